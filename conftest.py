@@ -15,6 +15,7 @@ import jax
 import pytest
 import torch
 
+from tests.command import Cli
 from tests.compiler import compiler_flags
 
 pytest_plugins = ["tests.schemas.held"]
@@ -71,6 +72,21 @@ def one_case(request: pytest.FixtureRequest) -> Iterator[None]:
 
     with few_cases():
         yield
+
+
+@pytest.fixture
+def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
+    """Runs a command in this process: see :data:`tests.command.Cli`."""
+    from wdport.cli.main import main
+
+    def run(*words: object, code: int = 0) -> pytest.CaptureResult[str]:
+        capsys.readouterr()
+        ended = main([*map(str, words)])
+        shown = capsys.readouterr()
+        assert ended == code, (words, shown)
+        return shown
+
+    return run
 
 
 @pytest.fixture(scope="session")

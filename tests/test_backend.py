@@ -11,26 +11,27 @@ from pathlib import Path
 import pytest
 
 from tests.make import SET, SETTINGS, make_state, save
-from wdport.backend import AUTOMATIC
+from wdport.backend import AUTOMATIC, choose_backend
 
 ROOT = Path(__file__).parents[1]
-TOLD = "import os, wdport; print(os.environ.get('KERAS_BACKEND'))"
 
 
-def run(
-    folder: Path, code: str, backend: str | None = None, tensorflow: bool = False
-) -> subprocess.CompletedProcess[str]:
+def run(folder: Path, code: str, backend: str | None = None) -> subprocess.CompletedProcess[str]:
     """A Python program in an environment whose Keras configuration lies in ``folder``."""
-    path = [str(ROOT)]
-    if tensorflow:
-        (folder / "installed" / "tensorflow").mkdir(parents=True, exist_ok=True)
-        (folder / "installed" / "tensorflow" / "__init__.py").touch()
-        path.append(str(folder / "installed"))
     environment = {name: value for name, value in os.environ.items() if name != "KERAS_BACKEND"}
-    environment |= {"KERAS_HOME": str(folder), "PYTHONPATH": os.pathsep.join(path)}
+    environment |= {"KERAS_HOME": str(folder), "PYTHONPATH": str(ROOT)}
     if backend is not None:
         environment["KERAS_BACKEND"] = backend
     return subprocess.run([sys.executable, "-c", code], env=environment, cwd=folder, capture_output=True, text=True)
+
+
+@pytest.fixture
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Keras's folder, in a process that has imported no Keras and has no choice in its environment."""
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    monkeypatch.delitem(sys.modules, "keras", raising=False)
+    return tmp_path
 
 
 @pytest.mark.parametrize(
@@ -39,29 +40,35 @@ def run(
         (None, True, "jax"),
         (AUTOMATIC, True, "jax"),
         (AUTOMATIC | {"backend": "jax"}, True, "jax"),
-        (AUTOMATIC | {"backend": "torch"}, False, "None"),
-        ({"backend": "openvino"}, False, "None"),
-        ({"backend": "tensorflow"}, True, "None"),
+        (AUTOMATIC | {"backend": "torch"}, False, None),
+        ({"backend": "openvino"}, False, None),
+        ({"backend": "tensorflow"}, True, None),
         ({"backend": "tensorflow"}, False, "jax"),
-        (AUTOMATIC | {"floatx": "float16"}, True, "None"),
+        (AUTOMATIC | {"floatx": "float16"}, True, None),
         ({"floatx": "float32"}, True, "jax"),
         ([], True, "jax"),
         ({"backend": 3}, True, "jax"),
     ],
 )
 def test_only_a_choice_of_the_user_keeps_jax_away(
-    document: object, tensorflow: bool, chosen: str, tmp_path: Path
+    document: object, tensorflow: bool, chosen: str | None, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if document is not None:
-        (tmp_path / "keras.json").write_text(json.dumps(document))
-    done = run(tmp_path, TOLD, tensorflow=tensorflow)
-    assert (done.stdout.strip(), done.stderr) == (chosen, "")
+        (home / "keras.json").write_text(json.dumps(document))
+    if tensorflow:
+        (home / "tensorflow").mkdir()
+        (home / "tensorflow" / "__init__.py").touch()
+        monkeypatch.syspath_prepend(home)
+    choose_backend()
+    assert os.environ.get("KERAS_BACKEND") == chosen
 
 
-def test_the_environment_comes_first(tmp_path: Path) -> None:
-    (tmp_path / "keras.json").write_text(json.dumps({"backend": "numpy"}))
-    assert run(tmp_path, TOLD, backend="torch").stdout.strip() == "torch"
-    assert run(tmp_path, TOLD, backend="").stdout.strip() == ""
+@pytest.mark.parametrize("backend", ["torch", ""])
+def test_the_environment_comes_first(backend: str, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (home / "keras.json").write_text(json.dumps({"backend": "numpy"}))
+    monkeypatch.setenv("KERAS_BACKEND", backend)
+    choose_backend()
+    assert os.environ["KERAS_BACKEND"] == backend
 
 
 def test_keras_writes_what_counts_as_no_choice(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -22,36 +23,6 @@ from wdport.compare.programs import CompiledProgram
 from wdport.jax_settings import FAST_COMPILE, fast_compile, known_options
 
 __all__ = ["points"]
-
-CALLS = """
-import sys, jax
-import wdport
-
-def settings():
-    return {name: jax.config._read(name) for name in jax.config.values}
-
-before = settings()
-checkpoint, port, *whole = sys.argv[1:]
-model = wdport.load_model(port)
-wdport.sample(model, 1, sampler="euler", steps=2)
-wdport.export(model, port + ".stablehlo", force=True)
-import wdport.parity.verify as river
-
-class Built(Exception):
-    pass
-
-def build_sides(*arguments):
-    raise Built
-
-if not whole:
-    river.build_sides = build_sides
-try:
-    wdport.verify(checkpoint, port)
-except Built:
-    pass
-changed = {name: value for name, value in settings().items() if value != before[name]}
-print(changed, jax.config.jax_compilation_cache_dir)
-"""
 
 VERB = """
 import sys
@@ -81,30 +52,36 @@ def run(code: str, *arguments: str, **environment: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
-@pytest.mark.parametrize("whole", ["", pytest.param("whole", marks=[pytest.mark.full])])
+def settings() -> dict[str, Any]:
+    return {name: jax.config._read(name) for name in jax.config.values}
+
+
+@pytest.mark.parametrize("whole", [False, pytest.param(True, marks=[pytest.mark.full])])
 def test_the_library_changes_no_setting_of_the_process(
-    pair: tuple[str, str], whole: str, same_compiler: dict[str, str]
+    pair: tuple[str, str], whole: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """`verify` up to where the models are built, since it compiles for long without a cache; or to its end."""
-    assert run(CALLS, *pair, *whole.split(), **same_compiler) == "{} None"
+    """`verify` up to where the models are built, or to its end."""
+
+    class Built(Exception):
+        pass
+
+    def build_sides(*_: Any) -> None:
+        raise Built
+
+    before = settings()
+    model = wdport.load_model(pair[1])
+    wdport.sample(model, 1, sampler="euler", steps=2)
+    wdport.export(model, tmp_path / "a.stablehlo")
+    if not whole:
+        monkeypatch.setattr("wdport.parity.verify.build_sides", build_sides)
+    with nullcontext() if whole else pytest.raises(Built):
+        wdport.verify(*pair)
+    assert settings() == before
 
 
 def test_the_command_line_keeps_its_programs(pair: tuple[str, str], tmp_path: Path) -> None:
     given = ["sample", pair[1], "--sampler", "heun", "--steps", "2", "-o", str(tmp_path / "a.npz")]
     assert run(VERB, *given, WDPORT_COMPILE_CACHE=str(tmp_path / "kept")) == f"0 {tmp_path / 'kept'}"
-
-
-def not_used(pair: tuple[str, str], folder: Path, said: str, named: str) -> None:
-    """Programs are compiled all the same, and the folder that this variable names is spoken of. In place of JAX's own,
-    the usual one is used."""
-    given = ["sample", pair[1], "--sampler", "heun", "--steps", "2", "-o", f"{pair[1]}.npz", "--force"]
-    other = folder.parents[1] / "other"
-    done = subprocess.run([sys.executable, "-c", VERB, *given], capture_output=True, text=True, check=True,
-                          env={**without_jaxs(), named: str(folder), "XDG_CACHE_HOME": str(other)})  # fmt: skip
-    instead = other / "wdport" / "compiled" if named.startswith("JAX") else None
-    note = f"note: {named}={folder} {said}: it is not used\n"
-    assert (done.stdout.splitlines()[-1], done.stderr) == (f"0 {instead}", note)
-    assert not any(folder.iterdir())
 
 
 def test_an_unsafe_cache_is_not_used_by_a_verb_that_builds_a_model_first(points: Any, tmp_path: Path) -> None:
@@ -115,12 +92,14 @@ def test_an_unsafe_cache_is_not_used_by_a_verb_that_builds_a_model_first(points:
     np.save("states.npy", np.zeros((64, 2), np.float32))
     train = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out", "--batch-size", "16",
              "--lr", "0.01"]  # fmt: skip
-    environment = {**without_jaxs(), "JAX_COMPILATION_CACHE_DIR": str(folder)}
+    other = tmp_path / "other"
+    environment = {**without_jaxs(), "JAX_COMPILATION_CACHE_DIR": str(folder), "XDG_CACHE_HOME": str(other)}
     done = subprocess.run([sys.executable, "-m", "wdport", *train], capture_output=True, text=True, check=True,
                           env=environment)  # fmt: skip
     note = f"note: JAX_COMPILATION_CACHE_DIR={folder} may be written to by other users: it is not used\n"
     assert done.stderr.startswith(note)
     assert list(folder.iterdir()) == []
+    assert (other / "wdport" / "compiled").is_dir(), "in its place, the usual one is used"
 
 
 def test_an_unsafe_cache_that_jax_has_opened_is_closed(tmp_path: Path) -> None:
@@ -146,15 +125,16 @@ except Unusable:
 
 
 def test_a_cache_that_others_can_write_to_is_not_used(pair: tuple[str, str], tmp_path: Path) -> None:
-    """It holds machine code, which would run as this user."""
-    folder = tmp_path / "wdport" / "compiled"
-    folder.mkdir(parents=True)
+    """It holds machine code, which would run as this user. Programs are compiled all the same."""
+    folder = tmp_path / "compiled"
+    folder.mkdir()
     folder.chmod(0o777)
-    not_used(pair, folder, "may be written to by other users", "WDPORT_COMPILE_CACHE")
-    folder.chmod(0o700)
-    folder.parent.chmod(0o777)
-    said = f"can be replaced by other users, who may write to {folder.parent}"
-    not_used(pair, folder, said, "JAX_COMPILATION_CACHE_DIR")
+    given = ["sample", pair[1], "--sampler", "heun", "--steps", "2", "-o", f"{pair[1]}.npz", "--force"]
+    done = subprocess.run([sys.executable, "-c", VERB, *given], capture_output=True, text=True, check=True,
+                          env={**without_jaxs(), compile_cache.VARIABLE: str(folder)})  # fmt: skip
+    note = f"note: {compile_cache.VARIABLE}={folder} may be written to by other users: it is not used\n"
+    assert (done.stdout.splitlines()[-1], done.stderr) == ("0 None", note)
+    assert not any(folder.iterdir())
 
 
 @pytest.fixture
@@ -179,6 +159,19 @@ def test_the_usual_cache_is_left_without_a_word(
     folder.chmod(0o777)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compile_cache.use_compile_cache() is None
+
+
+def test_a_cache_that_others_can_replace_is_not_used(
+    no_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "wdport" / "compiled"
+    folder.mkdir(parents=True, mode=0o700)
+    folder.parent.chmod(0o777)
+    monkeypatch.setenv(compile_cache.VARIABLE, str(folder))
+    with pytest.raises(
+        compile_cache.Unusable, match=f"can be replaced by other users, who may write to {folder.parent}"
+    ):
+        compile_cache.use_compile_cache()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder to another user")

@@ -16,9 +16,7 @@ from hypothesis import strategies as st
 import wdport
 from wdport import errors
 from wdport.errors import InputError, MisfitError, UsageError, WdportError, printable
-from wdport.families.waveletdiff.settings import parse_setting
 from wdport.limits import MAX_MESSAGE_CHARS
-from wdport.mapping.table import parse_table
 
 LONG = "level_transformers.0." * 40
 
@@ -97,18 +95,6 @@ def test_any_error_is_one_line_that_fits(where: list[str], what: str, fix: str) 
 @given(st.lists(TEXT, max_size=3), TEXT, st.text("abcdefg \n", min_size=1, max_size=60))
 def test_the_fix_is_always_visible(where: list[str], what: str, fix: str) -> None:
     assert line_of(InputError(tuple(where), what, fix)).endswith(f"; {printable(fix)}")
-
-
-def test_the_longest_fixes_are_visible_behind_long_names() -> None:
-    """The two longest texts of the package, each behind a path of 300 characters."""
-    path = "folder/" * 42 + "table.yaml"
-    head = "format: 1\nfamily: f\nvariant: v\nsignature: a\nsections:\n"
-    with pytest.raises(MisfitError) as caught:
-        parse_table(f"{head}  - tensors:\n      - {{torch: a, keras: a, rule: {LONG}}}\n".encode(), path)
-    assert line_of(caught.value).endswith(f"; {caught.value.fix}")
-    with pytest.raises(UsageError) as usage:
-        parse_setting(LONG, "1")
-    assert line_of(usage.value).endswith(f"; {usage.value.fix}")
 
 
 def test_a_path_is_never_shortened() -> None:

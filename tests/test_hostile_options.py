@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from tests.command import Cli
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.model_folder import read_config
 from wdport.checkpoint.regular_file import open_regular, read_option, read_small
-from wdport.cli.main import main
 from wdport.data import read_series, read_statistics
 from wdport.errors import InputError, WdportError
 from wdport.mapping.strict_yaml import read_yaml
@@ -133,6 +133,5 @@ def test_config_json_beside_a_checkpoint(tmp_path: Path) -> None:
     ],
     ids=lambda arguments: " ".join(arguments)[:40],
 )
-def test_absurd_numbers_are_a_usage_error(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(list(arguments)) == 2
-    assert len(capsys.readouterr().err) <= 241
+def test_absurd_numbers_are_a_usage_error(arguments: tuple[str, ...], cli: Cli) -> None:
+    assert len(cli(*list(arguments), code=2).err) <= 241

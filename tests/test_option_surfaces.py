@@ -8,14 +8,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-import yaml
 
-import pytest_wdport
 import wdport
-from tests.option_surfaces import DECLARED, ROOT, written
+from tests.option_surfaces import ROOT, written
 from wdport.cli.verify import command
 from wdport.errors import UsageError
-from wdport.options import Argument, CommandOnly, Unrecorded, options_of
+from wdport.options import Argument, Unrecorded, options_of
 from wdport.parity.verify_options import PairOptions, RunOptions
 from wdport.parity.verify_request import Pair
 
@@ -44,14 +42,6 @@ def test_the_command_has_the_declared_options() -> None:
     ]
 
 
-def test_the_plugin_has_all_but_those_of_the_command_alone() -> None:
-    names = {each.title for each in OPTIONS.values() if not each.marker(CommandOnly)}
-    assert {each.name for each in pytest_wdport.OPTIONS} == names == set(DECLARED)
-    assert {each.key for each in pytest_wdport.OPTIONS if each.file and each.kind != "flag"} == {
-        f"wdport_{each.name}" for each in OPTIONS.values() if each.option.files and not each.marker(CommandOnly)
-    }
-
-
 def test_python_takes_the_options_of_a_pair() -> None:
     """With their defaults. Of the others, a recording has its own function, and Python hashes a file by itself."""
     parameters = signature(wdport.verify).parameters
@@ -77,14 +67,3 @@ def test_verbs_declare_their_options_in_requests() -> None:
     """Not by decorators of click, in which an option stands a second time as a parameter."""
     texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "wdport" / "cli").glob("*.py")}
     assert [name for name, text in texts.items() if "@click.option" in text or "@click.argument" in text] == []
-
-
-def test_former_names_work_in_the_plugin_and_the_action() -> None:
-    former = {name.removeprefix("--"): each.title for each in DECLARED.values() for name in each.option.former}
-    assert former == {each.former: each.name for each in pytest_wdport.OPTIONS if each.former}
-    action = yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))
-    verify = next(step["env"] for step in action["runs"]["steps"] if step.get("id") == "verify")
-    for name, present in former.items():
-        assert action["inputs"][name]["deprecationMessage"] == f"{name} is now called {present}"
-        assert f"${{{{ inputs.{present} || inputs.{name} }}}}" in verify.values()
-        assert action["inputs"][present]["default"] == action["inputs"][name]["default"] == ""

@@ -548,9 +548,12 @@ def test_refusals(tmp_path: Path, case: str) -> None:
 # --- The file that is written
 
 
-def test_no_array_is_written_twice(checkpoint: Path, tmp_path: Path) -> None:
-    index = record_small("tests.user_model:two_levels", checkpoint, tmp_path / "run.npz", TWO_LEVELS)
+def test_no_array_is_written_twice_and_none_of_modules_that_are_left_out(checkpoint: Path, tmp_path: Path) -> None:
+    output = tmp_path / "run.npz"
+    index = record_small("tests.user_model:two_levels", checkpoint, output, TWO_LEVELS, leave_out=["*.attn.*"])
     assert "cases" not in index
+    assert "level_transformers.0.blocks.0.attn" in index["names"]
+    assert not any(".attn." in name for name in index["names"])
     with np.load(tmp_path / "run.npz") as file:
         arrays = [file[name] for name in file.files if name != "index"]
         cases = json.loads(file["index"].tobytes())["cases"]
@@ -558,18 +561,8 @@ def test_no_array_is_written_twice(checkpoint: Path, tmp_path: Path) -> None:
     wide = {(a.shape, a.astype(np.float32).tobytes()) for a in arrays if a.dtype == np.float64}
     assert not any((a.shape, a.tobytes()) in wide for a in arrays if a.dtype == np.float32)
     assert [case["single"] is not None for case in cases] == [case.numerics for case in CASES]
+    assert not any(".attn." in name for case in cases for name in case["calls"])
     assert not list(tmp_path.glob(".*"))
-
-
-def test_modules_can_be_left_out(checkpoint: Path, tmp_path: Path) -> None:
-    index = record_small(
-        "tests.user_model:two_levels", checkpoint, tmp_path / "run.npz", TWO_LEVELS, leave_out=["*.attn.*"]
-    )
-    assert "level_transformers.0.blocks.0.attn" in index["names"]
-    assert not any(".attn." in name for name in index["names"])
-    with np.load(tmp_path / "run.npz") as file:
-        told = json.loads(file["index"].tobytes())
-    assert not any(".attn." in name for case in told["cases"] for name in case["calls"])
 
 
 def test_a_folder_that_is_not_there(checkpoint: Path, tmp_path: Path) -> None:

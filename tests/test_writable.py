@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from tests.command import Cli
 from wdport.cli.documents import reports, require_reports
-from wdport.cli.main import main
 from wdport.errors import MachineError, UsageError, WdportError
 from wdport.files.outputs import writable
 
@@ -67,13 +67,12 @@ def test_a_report_may_go_into_what_is_no_file() -> None:
 
 
 @pytest.mark.parametrize("option", ["--json", "--html", "--junit", "--markdown"])
-def test_verify_asks_before_it_runs(folder: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_verify_asks_before_it_runs(folder: Path, option: str, cli: Cli) -> None:
     report = str(folder / "no" / "report")
-    assert main(["verify", str(folder / "a.pt"), str(folder / "a.keras"), option, report]) == 2
-    assert capsys.readouterr().err == f"error: {report}: its folder does not exist; create the folder first\n"
+    shown = cli("verify", folder / "a.pt", folder / "a.keras", option, report, code=2)
+    assert shown.err == f"error: {report}: its folder does not exist; create the folder first\n"
 
 
-def test_a_baseline_to_be_updated_is_asked_for_too(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_baseline_to_be_updated_is_asked_for_too(folder: Path, cli: Cli) -> None:
     given = ["verify", str(folder / "a.pt"), str(folder / "a.keras"), "--baseline", str(folder / "folder")]
-    assert main([*given, "--update-baseline"]) == 2
-    assert "is a directory; give a file name with --baseline" in capsys.readouterr().err
+    assert "is a directory; give a file name with --baseline" in cli(*given, "--update-baseline", code=2).err

@@ -127,7 +127,6 @@ def _whole() -> dict[str, Bad]:
 
 TWO = archive(pickled(table({"model": table({"w": tensor()}), "ema": table({"w": tensor()})})))
 MIXED = archive(pickled(table({"module.a": tensor(), "b": tensor()})))
-COLLIDING = archive(pickled(table({"module.a": tensor(), "module._orig_mod.a": tensor()})))
 OBJECT = archive(pickled(table({"model": table({"w": tensor()}), "net": name("my", "Net") + EMPTY + b"\x81"})))
 CONTENTS: dict[str, tuple[str, int, str, bytes]] = {
     "two candidates": ("inspect bad.pt", 3, "bad.pt: *--key*", TWO),

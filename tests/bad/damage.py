@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import json
 import zipfile
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import h5py
+import safetensors.numpy
 
 Make = Callable[[Path], object]
 WEIGHTS = "model.weights.h5"
@@ -61,11 +64,6 @@ def with_member(name: str, data: bytes) -> Make:
     return repacked(lambda contents: {**contents, name: data})
 
 
-def without_member(name: str) -> Make:
-    """The good ``.keras`` file with one member less."""
-    return repacked(lambda contents: {key: data for key, data in contents.items() if key != name})
-
-
 def configured(values: Mapping[str, object]) -> Make:
     """The good ``.keras`` file as Keras saves it, without an account of ours, and with other values in its
     configuration: with the account beside it, a change would be refused for its seal, whatever it is."""
@@ -77,3 +75,18 @@ def configured(values: Mapping[str, object]) -> Make:
         return {name: data for name, data in told.items() if name != ACCOUNT}
 
     return repacked(change)
+
+
+def sealed(manifest: Mapping[str, object]) -> str:
+    """A manifest under a seal of its own."""
+    body = json.dumps(manifest, separators=(",", ":"))
+    return f'{{"format":2,"sha256":"{hashlib.sha256(body.encode()).hexdigest()}","manifest":{body}}}'
+
+
+def resealed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change the manifest in a converted ``.safetensors`` file and seal it again."""
+    arrays = safetensors.numpy.load_file(path)
+    with safetensors.safe_open(path, "np") as file:
+        manifest = json.loads(file.metadata()["wdport"])["manifest"]
+    change(manifest)
+    safetensors.numpy.save_file(arrays, path, {"wdport": sealed(manifest)})

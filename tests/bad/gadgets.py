@@ -183,6 +183,10 @@ def forms(module: str, attribute: str) -> dict[str, bytes]:
         "an old instance": archive(pickled(MARK + called + given + b"o")),
         "a new object": archive(pickled(called + tuple_of(given) + b"\x81")),
         "a state": archive(pickled(called + EMPTY + b"\x81" + table({"x": given}) + BUILD)),
+        "a key": archive(pickled(weights + called + NONE + b"s")),
+        "inside an object": archive(
+            pickled(weights + text("x") + name("my", "Thing") + EMPTY + b"\x81" + table({"y": called}) + BUILD + b"s")
+        ),
         "thrown away": archive(pickled(called + tuple_of(given) + REDUCE + b"0" + weights)),
         "recalled": archive(pickled(called + b"q\x07" + b"0" + DICT + text("a") + b"h\x07" + tuple_of(given) + b"Rs")),
         "a backward hook": archive(pickled(table({"w": tensor(hooks=called + tuple_of(NONE) + REDUCE)}))),

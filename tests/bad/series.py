@@ -55,20 +55,13 @@ def bomb(name: str, size: int) -> bytes:
 
 CALL = b"__import__('os').system('touch canary')"
 GRID = np.arange(6.0).reshape(3, 2)
-CELLS = np.array([[1, 2], [np.nan, 4]])
 SERIES: dict[str, tuple[str, Content, str]] = {
-    "csv, empty": ("csv", b"", "is empty*"),
     "csv, a header alone": ("csv", b"a,b\n", "*"),
-    "csv, ragged": ("csv", b"a,b\n1,2\n3\n", "line 3: has 1 values, not 2; *"),
-    "csv, text among numbers": ("csv", b"a,b\n1,2\n3,x\n", "line 3: column 'b' holds 'x', which is not a number; *"),
-    "csv, NaN": ("csv", b"a,b\n1,2\n3,nan\n", "line 3: column 'b' holds NaN*"),
     "csv, infinity": ("csv", b"a,b\n1,2\n3,1e999\n", "line 3: column 'b' holds an infinite value*"),
-    "csv, latin-1": ("csv", b"a,b\n1,2\n\xe9,3\n", "line 3: is not UTF-8 text; *"),
     "csv, UTF-16": ("csv", "a,b\n1,2\n".encode("utf-16"), "*"),
     "csv, no numbers": ("csv", b"a,b\nx,y\nz,w\n", "*"),
     "csv, an open quote": ("csv", b'a,b\n1,"2\n', "*"),
     "csv, names twice": ("csv", b"a,a\n1,2\n", "*"),
-    "csv, an empty row": ("csv", b"a,b\n1,2\n\n3,4\n", "*is empty*"),
     "csv, zeros": ("csv", bytes(1000), "*"),
     "csv, control characters": ("csv", b"a,\x1b[31m\n1,x\n2,3\n", "*"),
     "npy, empty": ("npy", b"", "*"),
@@ -77,20 +70,13 @@ SERIES: dict[str, tuple[str, Content, str]] = {
     "npy, version 9": ("npy", b"\x93NUMPY\x09" + npy(GRID)[7:], "*"),
     "npy, 8 TB": ("npy", huge((10**12,)), "*"),
     "npy, beyond memory": ("npy", huge((10**30,)), "*"),
-    "npy, of code": ("npy", npy(np.array([GRID, None], object)), "*Object arrays cannot be loaded*"),
     "npy, a header of code": ("npy", b"\x93NUMPY\x01\x00\x30\x00" + CALL.ljust(48), "*"),
-    "npy, three axes": ("npy", npy(np.ones((2, 2, 2))), "has shape *"),
-    "npy, no axis": ("npy", npy(np.float64(3)), "has shape *"),
     "npy, no rows": ("npy", npy(np.ones((0, 3))), "holds no values*"),
     "npy, no columns": ("npy", npy(np.ones((3, 0))), "holds no values*"),
     "npy, text": ("npy", npy(np.array(["a", "b"])), "holds <U1*"),
-    "npy, truth": ("npy", npy(np.array([True, False])), "holds bool*"),
-    "npy, complex": ("npy", npy(np.ones(3, complex)), "holds complex128*"),
     "npy, records": ("npy", npy(np.zeros(3, [("a", float)])), "*not real numbers*"),
-    "npy, NaN": ("npy", npy(CELLS), "row 2: column 'column_1' holds NaN*"),
     "npy, infinity": ("npy", npy(np.array([[1.0, -np.inf]])), "row 1: column 'column_2' holds an infinite value*"),
     "npz, empty": ("npz", npz(), "has no array*"),
-    "npz, two arrays": ("npz", npz(a=GRID, b=GRID), "has 2 arrays: a, b; *"),
     "npz, one array": ("npz", npy(GRID), "holds a single array*"),
     "npz, cut": ("npz", npz(a=GRID)[:-30], "is not a .npz file, or is damaged *"),
     "npz, of code": ("npz", npz(a=np.array([GRID, None], object)), "*Object arrays cannot be loaded*"),
@@ -101,11 +87,9 @@ SERIES: dict[str, tuple[str, Content, str]] = {
     "mat, version 7.3": ("mat", b"MATLAB 7.3 MAT-file".ljust(512) + b"\x89HDF\r\n\x1a\n" + bytes(600),
                          "is a MATLAB 7.3 file; *"),
     "mat, no series": ("mat", mat(rate=2.5), "has no array of numbers over time*"),
-    "mat, two": ("mat", mat(a=GRID, b=GRID), "has 2 arrays*"),
     "mat, zeros": ("mat", bytes(300), "*"),
-    "of another kind": ("xlsx", b"PK", "is of an unknown kind (.xlsx)*"),
-    "of no kind": ("dat", b"1,2\n", "is of an unknown kind*"),
 }  # fmt: skip
+"""Others are given to the readers themselves in tests/data."""
 
 WIDE = ",".join(map(str, range(20_000)))
 SLOW: dict[str, tuple[str, Content, str]] = {
@@ -156,11 +140,8 @@ STATISTICS: dict[str, tuple[str, Content, str]] = {
     "cut": ("json", b'{"mean": [1', "*not valid JSON*"),
     "a list": ("json", b"[1]", "*"),
     "no std": ("json", b'{"mean": [1]}', "*"),
-    "deep": ("json", b"[" * 9999, "*"),
     "not text": ("json", b"\xff\xfe", "*"),
     "too long": ("json", b" " * ((1 << 20) + 1), "has 1048577 bytes *"),
-    "a mean twice": ("json", b'{"mean": [0, 0, 0], "std": [1, 1, 1], "mean": [9, 9, 9]}', "*mean*"),
-    "numbers of 10,000 digits": ("json", b'{"mean": [' + b"9" * 10_000 + b'], "std": [1]}', "*"),
     "npz, no zip": ("npz", b"PK\3\4", "is not a .npz file*"),
     "npz, no statistics": ("npz", npz(mean=1), "holds no mean and std*"),
     "npz, of code": ("npz", npz(mean=np.array([None]), std=np.array([None])), "*"),

@@ -27,7 +27,7 @@ def test_there_are_enough() -> None:
     ids=lambda part: part,
 )
 def test_a_gadget(module: str, attribute: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In twelve forms, by two verbs."""
+    """In fourteen forms, by two verbs."""
     monkeypatch.chdir(tmp_path)
     asked = f"the pickle asks for {module}.{attribute}, "
     for form, content in forms(module, attribute).items():

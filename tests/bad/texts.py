@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from typing import Any
 
 import yaml
 
-from tests.bad.case import Bad, Content
+from tests.bad.case import Bad
 from tests.families.test_custom import HEAD, TABLES
 from tests.families.waveletdiff import test_settings
 from tests.mapping import test_format2, test_strict_yaml, test_table
@@ -20,7 +19,6 @@ MAPPED = (
     "record good.ckpt --mapping bad.yaml",
 )  # fmt: skip
 CONFIGURED = ("convert good.ckpt --config bad.yaml -o out.keras",)
-NORMED = ("convert good.ckpt --norm-stats bad.json -o out.keras",)
 JUDGED = ("verify good.ckpt good.keras --policy bad.toml",)
 COMPARED = ("verify good.ckpt good.keras --baseline bad.json",)
 
@@ -94,27 +92,6 @@ CONFLICTS: dict[str, tuple[dict[str, Any], str]] = {
     "a million levels": ({"dataset": {"seq_len": 24}, "wavelet": {"type": "db2", "levels": 10**6}}, "*levels*"),
 }  # fmt: skip
 
-FILES: dict[str, tuple[Content, str]] = {
-    "a directory": (lambda path: path.mkdir(), "*irectory*"),
-    "a named pipe": (os.mkfifo, "*"),
-    "endless": (lambda path: path.symlink_to("/dev/zero"), "*"),
-}
-
-
-def _unreadable() -> dict[str, Bad]:
-    """What is not a regular file, for every option that names a text, and what is not there."""
-    rows = {}
-    options = {"mapping": (MAPPED, "yaml", 3), "config": (CONFIGURED, "yaml", 3), "policy": (JUDGED, "toml", 3),
-               "baseline": (COMPARED, "json", 3), "norm-stats": (NORMED, "json", 3),
-               "recording": (("verify good.keras --against bad.run.npz",), "run.npz", 3)}  # fmt: skip
-    for option, (commands, ending, code) in options.items():
-        name = f"bad.{ending}"
-        rows[f"{option}: missing"] = Bad(commands, code, f"{name}: *", {})
-        for case, (content, line) in FILES.items():
-            endless = case == "endless"
-            rows[f"{option}: {case}"] = Bad(commands[:1], code, f"{name}: {line}", {name: content}, child=endless)
-    return rows
-
 
 def _policies() -> dict[str, Bad]:
     rows = {}
@@ -132,4 +109,4 @@ def _policies() -> dict[str, Bad]:
 
 def texts() -> dict[str, Bad]:
     """The rows."""
-    return {**_tables(), **_configurations(), **_policies(), **_unreadable()}
+    return {**_tables(), **_configurations(), **_policies()}

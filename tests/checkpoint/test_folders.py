@@ -11,9 +11,9 @@ import torch
 from huggingface_hub import scan_cache_dir
 from safetensors.torch import save_file
 
+from tests.command import Cli
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.model_folder import read_adjacent
-from wdport.cli.main import main
 from wdport.conversion.convert import convert
 from wdport.errors import InputError, WdportError
 from wdport.limits import MAX_DEPTH
@@ -222,14 +222,12 @@ def test_an_index_as_its_own_shard(tmp_path: Path) -> None:
     refuse(tmp_path, "index.json")
 
 
-def test_inspect_of_a_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_of_a_folder(tmp_path: Path, cli: Cli) -> None:
     model(tmp_path, "bin shards")
-    assert main(["inspect", str(tmp_path)]) == 0
-    shown = capsys.readouterr().out
+    shown = cli("inspect", tmp_path).out
     assert "checkpoint (torch-sharded, bare)" in shown
     assert "config.json  3 entries; model_type tiny" in shown
-    assert main(["inspect", str(tmp_path), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(cli("inspect", tmp_path, "--json").out)
     assert found["config_json"] == CONFIG
     assert found["bytes"] == sum(path.stat().st_size for path in tmp_path.iterdir())
     assert set(found["files"]) == {"checkpoint", "shard 1", "shard 2", "config"}

@@ -20,7 +20,7 @@ from wdport.errors import WdportError
 from .bad import read_all, refuse_bytes
 from .forge import DICT, LIST, SIX_FLOATS, name, number, pickled, table, tensor, text, tuple_of
 from .legacy import GOOD_PICKLE, MAGIC, PROTOCOL, keys_of, legacy, saved, stored, system
-from .test_torch_equal import DTYPES, same_tree, strided
+from .test_torch_equal import same_tree
 
 GOOD = legacy()
 
@@ -44,22 +44,6 @@ def test_a_model_with_optimizer(tmp_path: Path) -> None:
     assert equal_to_torch(tmp_path, saved(content)) > 20
     with open_checkpoint(tmp_path / "model.pth") as checkpoint:
         assert (checkpoint.key, checkpoint.metadata) == ("model_state", {"step": 7})
-
-
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_dtypes(dtype: torch.dtype, tmp_path: Path) -> None:
-    values = torch.tensor([[0.0, 1.0, 2.5], [100.0, 3.0, 7.0]]).to(dtype)
-    content = {"w": values, "t": values.t(), "empty": torch.empty(0, dtype=dtype), "scalar": values[1, 0].clone()}
-    assert equal_to_torch(tmp_path, saved(content)) == 4
-
-
-def test_shared_storages_and_views(tmp_path: Path) -> None:
-    base = torch.arange(120.0).reshape(4, 5, 6)
-    content = {"all": base, "row": base[2], "turned": base.permute(1, 2, 0)[2:4], "stepped": base[::2, 1::3, ::4]}
-    content |= {"own": torch.ones(2), "tied": base}
-    assert equal_to_torch(tmp_path, saved(content)) == 6
-    with open_checkpoint(tmp_path / "model.pth") as checkpoint:
-        assert checkpoint.shared == (("all", "row", "turned", "stepped", "tied"),)
 
 
 def test_storage_views(tmp_path: Path) -> None:
@@ -182,17 +166,6 @@ def test_nothing_but_the_pickles_is_read_at_first(tmp_path: Path, reads: list[tu
         reads.clear()
         checkpoint.read("w")
         assert [length for _, length in reads] == [4_000_000]
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(view=strided(), dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int64, torch.uint8]))
-def test_random_views(
-    view: tuple[int, tuple[int, ...], tuple[int, ...], int], dtype: torch.dtype, tmp_path: Path
-) -> None:
-    count, shape, strides, offset = view
-    base = torch.arange(count).to(dtype)
-    content = saved({"view": base.as_strided(shape, strides, offset), "base": base})
-    assert equal_to_torch(tmp_path, content) == 2
 
 
 @settings(max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])

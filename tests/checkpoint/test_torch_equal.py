@@ -74,11 +74,13 @@ def test_golden(name: str) -> None:
             assert info.nbytes == state[info.stored_name].nbytes
 
 
-def roundtrip(folder: Path, state: dict[str, torch.Tensor]) -> None:
+def roundtrip(folder: Path, state: dict[str, torch.Tensor], old: bool = False) -> None:
+    """In the present format, or in that of torch before 1.6."""
     path = folder / "state.pt"
-    torch.save(state, path)
+    torch.save(state, path, _use_new_zipfile_serialization=not old)
     expected = torch.load(path, weights_only=True)
     with open_checkpoint(path) as checkpoint:
+        assert checkpoint.format == ("torch-legacy" if old else "torch-zip")
         assert list(checkpoint.tensors) == list(expected)
         for name in expected:
             same(checkpoint.read(name), expected[name])
@@ -88,10 +90,11 @@ DTYPES = [torch.float64, torch.float32, torch.float16, torch.bfloat16, torch.int
 DTYPES += [torch.int8, torch.uint8, torch.bool]
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-def test_dtypes(dtype: torch.dtype, tmp_path: Path) -> None:
-    values = torch.tensor([[0.0, 1.0, 2.5], [100.0, 3.0, 7.0]]).to(dtype)
-    roundtrip(tmp_path, {"w": values, "t": values.t(), "empty": values[:0], "scalar": values[1, 0].clone()})
+@pytest.mark.parametrize("old", [False, True])
+def test_dtypes(old: bool, tmp_path: Path) -> None:
+    for dtype in DTYPES:
+        values = torch.tensor([[0.0, 1.0, 2.5], [100.0, 3.0, 7.0]]).to(dtype)
+        roundtrip(tmp_path, {"w": values, "t": values.t(), "empty": values[:0], "scalar": values[1, 0].clone()}, old)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16], ids=str)
@@ -110,7 +113,8 @@ def test_bits_that_are_not_numbers(dtype: torch.dtype, tmp_path: Path) -> None:
         assert read.tobytes() == bits.numpy().tobytes()
 
 
-def test_views(tmp_path: Path) -> None:
+@pytest.mark.parametrize("old", [False, True])
+def test_views(old: bool, tmp_path: Path) -> None:
     base = torch.arange(120.0).reshape(4, 5, 6)
     roundtrip(
         tmp_path,
@@ -128,7 +132,10 @@ def test_views(tmp_path: Path) -> None:
             "tied": base,
             "parameter": torch.nn.Parameter(base[0].t()),
         },
+        old,
     )
+    with open_checkpoint(tmp_path / "state.pt") as checkpoint:
+        assert [len(names) for names in checkpoint.shared] == [12]
 
 
 def test_a_module_with_optimizer_and_options(tmp_path: Path) -> None:
@@ -168,10 +175,12 @@ def strided(draw: st.DrawFn) -> tuple[int, tuple[int, ...], tuple[int, ...], int
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(view=strided(), dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int64, torch.uint8]))
+@given(
+    view=strided(), dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int64, torch.uint8]), old=st.booleans()
+)
 def test_random_views(
-    view: tuple[int, tuple[int, ...], tuple[int, ...], int], dtype: torch.dtype, tmp_path: Path
+    view: tuple[int, tuple[int, ...], tuple[int, ...], int], dtype: torch.dtype, old: bool, tmp_path: Path
 ) -> None:
     count, shape, strides, offset = view
     base = torch.arange(count).to(dtype)
-    roundtrip(tmp_path, {"view": base.as_strided(shape, strides, offset), "base": base})
+    roundtrip(tmp_path, {"view": base.as_strided(shape, strides, offset), "base": base}, old)

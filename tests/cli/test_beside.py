@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.command import Cli
+from tests.make import SETTINGS, TINY, make_state, save
 from wdport.cli import sample
 from wdport.cli.main import main
 
@@ -26,7 +27,7 @@ def write(path: str, names: list[str], values: np.ndarray) -> str:
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("models")
-    checkpoint = save(folder / "a.ckpt", make_state())
+    checkpoint = save(folder / "a.ckpt", make_state(TINY))
     data = write(str(folder / "data.csv"), NAMES, VALUES)
     wdport.convert(checkpoint, values=SETTINGS, data=data)
     wdport.convert(checkpoint, folder / "z.keras", values=SETTINGS)
@@ -70,12 +71,11 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("name", REFUSALS)
-def test_refusals(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals(name: str, cli: Cli) -> None:
     arguments, code, message = REFUSALS[name]
     write("short.csv", NAMES, VALUES[:5])
     write("other.csv", ["a", "b", "c"], VALUES)
     np.save("wide.npy", np.ones((48, 4)))
     before = {path: path.stat().st_mtime_ns for path in Path().iterdir()}
-    assert main(["sample", *arguments]) == code
-    assert message in capsys.readouterr().err
+    assert message in cli("sample", *arguments, code=code).err
     assert {path: path.stat().st_mtime_ns for path in Path().iterdir()} == before

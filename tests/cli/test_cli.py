@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import wdport
+from tests.command import Cli
 from tests.make import SET, SETTINGS, make_state, save
 from wdport.cli.convert import _text
 from wdport.cli.execute import VERBS
@@ -22,18 +23,15 @@ def checkpoint(tmp_path: Path) -> Path:
     return save(tmp_path / "small.ckpt", make_state())
 
 
-def test_help_lists_every_verb(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    shown = capsys.readouterr().out
+def test_help_lists_every_verb(cli: Cli) -> None:
+    shown = cli("--help").out
     assert all(verb in shown for verb in VERBS)
     for verb in VERBS:
-        assert main([verb, "--help"]) == 0
-        assert f"wdport {verb} [OPTIONS]" in capsys.readouterr().out
+        assert f"wdport {verb} [OPTIONS]" in cli(verb, "--help").out
 
 
-def test_convert_says_what_it_did(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", str(checkpoint), *SET]) == 0
-    shown = capsys.readouterr()
+def test_convert_says_what_it_did(checkpoint: Path, cli: Cli) -> None:
+    shown = cli("convert", checkpoint, *SET)
     assert "num_heads 2 (flag)" in shown.out
     assert "prediction_target=noise" in shown.out.split("assumed")[-1]
     assert "small.keras (" in shown.out
@@ -51,13 +49,10 @@ def test_convert_json_is_the_manifest(checkpoint: Path, capsys: pytest.CaptureFi
 
 
 @pytest.mark.parametrize("words", [[], ["convert"], ["transform"], ["convert", "a.ckpt", "--fast"]])
-def test_any_click_will_do(
-    words: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_any_click_will_do(words: list[str], monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     """Click 8.1 has fewer kinds of errors, and other exit codes."""
     monkeypatch.delattr("click.exceptions.NoArgsIsHelpError", raising=False)
-    assert main(words) == 2
-    shown = capsys.readouterr()
+    shown = cli(*words, code=2)
     assert (shown.out.startswith("Usage: wdport [OPTIONS] COMMAND"), shown.err.startswith("error: ")) == (
         (True, False) if not words else (False, True)
     )
@@ -78,21 +73,11 @@ def test_what_is_printed_cannot_fail(checkpoint: Path) -> None:
         assert re.search(r"\n  wrote +a\.keras \(", said)
 
 
-def test_names_are_escaped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    bad = tmp_path / "a\x1b[31m\nb.ckpt"
-    bad.write_bytes(b"")
-    assert main(["convert", str(bad)]) == 3
-    line = capsys.readouterr().err
-    assert "\x1b" not in line
-    assert line.count("\n") == 1
-
-
-def test_all_misfits_on_stdout(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_misfits_on_stdout(tmp_path: Path, cli: Cli) -> None:
     state = make_state()
     gone = ["time_embedding.mlp.0.bias", "time_embedding.mlp.2.bias", "level_transformers.0.output_proj.bias"]
     path = save(tmp_path / "a.ckpt", {name: t for name, t in state.items() if name not in gone})
-    assert main(["convert", str(path), *SET]) == 4
-    shown = capsys.readouterr()
+    shown = cli("convert", path, *SET, code=4)
     assert all(name in shown.out for name in gone)
     assert shown.err.count("\n") == 1
 
@@ -111,20 +96,18 @@ def test_inspect(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_inspect_of_the_folder_here(
-    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    checkpoint: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     assert checkpoint.parent == tmp_path
     monkeypatch.chdir(tmp_path)
-    assert main(["inspect", "."]) == 0
-    assert tmp_path.name in capsys.readouterr().out.splitlines()[0]
+    assert tmp_path.name in cli("inspect", ".").out.splitlines()[0]
 
 
-def test_inspect_of_an_unknown_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_inspect_of_an_unknown_model(tmp_path: Path, cli: Cli) -> None:
     import torch
 
     torch.save({"fc.weight": torch.zeros(3, 2)}, tmp_path / "other.pt")
-    assert main(["inspect", str(tmp_path / "other.pt")]) == 0
-    assert "not recognised" in capsys.readouterr().out
+    assert "not recognised" in cli("inspect", tmp_path / "other.pt").out
 
 
 HEAVY = """

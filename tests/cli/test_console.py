@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from tests.bad.ground import ground
+from tests.command import Cli
 from tests.make import TWO_LEVELS, TWO_LEVELS_SET, make_state, save
 from tests.parity.test_reports import failing, incomplete, passing
 from wdport.cli.console import Console, coloured, wrapped
-from wdport.cli.main import main
 from wdport.parity.reports.phrases import outcome
 from wdport.parity.reports.text import render_text
 from wdport.text_marks import joined, marked, outcome_line
@@ -165,18 +165,13 @@ def checkpoint(tmp_path: Path) -> str:
     return str(save(tmp_path / "a.ckpt", make_state(TWO_LEVELS)))
 
 
-def test_quiet(checkpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", checkpoint, "-q", *TWO_LEVELS_SET]) == 0
-    assert capsys.readouterr() == ("", "")
-    assert main(["inspect", "--quiet", checkpoint]) == 0
-    assert capsys.readouterr().out.startswith("a.ckpt\n"), "what was asked for"
-    assert main(["convert", checkpoint, "-q", *TWO_LEVELS_SET]) == 2
-    assert "exists already" in capsys.readouterr().err
+def test_quiet(checkpoint: str, cli: Cli) -> None:
+    assert cli("convert", checkpoint, "-q", *TWO_LEVELS_SET) == ("", "")
+    assert cli("inspect", "--quiet", checkpoint).out.startswith("a.ckpt\n"), "what was asked for"
+    assert "exists already" in cli("convert", checkpoint, "-q", *TWO_LEVELS_SET, code=2).err
 
 
-def test_quiet_with_a_document(
-    checkpoint: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_quiet_with_a_document(checkpoint: str, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     """On every verb: only the verdict, for the text is in the file."""
     monkeypatch.chdir(Path(checkpoint).parent)
     own = ground() / "own.yaml"
@@ -191,20 +186,16 @@ def test_quiet_with_a_document(
     }
     Path("b.ckpt").write_bytes(Path("a.ckpt").read_bytes())
     for words, line in said.items():
-        assert main([*words.split(), "-q", "--json=out.json"]) == 0, words
-        assert capsys.readouterr() == (line, ""), words
+        assert cli(*words.split(), "-q", "--json=out.json") == (line, ""), words
         assert Path("out.json").stat().st_size, words
         Path("out.json").unlink()
 
 
-def test_verbose(checkpoint: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", checkpoint]) == 0
-    before = capsys.readouterr().out
-    assert main(["inspect", checkpoint, "-v"]) == 0
-    shown = capsys.readouterr()
+def test_verbose(checkpoint: str, cli: Cli) -> None:
+    before = cli("inspect", checkpoint).out
+    shown = cli("inspect", checkpoint, "-v")
     assert shown.out == before
     assert re.search(r"^  wdport    \d", shown.err, re.MULTILINE)
     assert f"  folder    {os.getcwd()}\n" in shown.err
     assert re.search(r"^  total     \d+\.\d\d s", shown.err, re.MULTILINE)
-    assert main(["inspect", checkpoint]) == 0
-    assert capsys.readouterr().err == "", "nothing is left of -v for the next run in this process"
+    assert cli("inspect", checkpoint).err == "", "nothing is left of -v for the next run in this process"

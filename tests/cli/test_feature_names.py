@@ -11,6 +11,7 @@ import pytest
 from pyarrow import parquet
 
 import wdport
+from tests.command import Cli
 from tests.make import TWO_LEVELS, TWO_LEVELS_SET, make_state, save
 from wdport.cli.main import main
 
@@ -28,15 +29,14 @@ def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(("suffix", "output"), [(".keras", "s.csv"), (".safetensors", "s.parquet")])
-def test_names_survive(checkpoint: Path, suffix: str, output: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", "a.ckpt", "-o", f"a{suffix}", *TWO_LEVELS_SET, "--data", "data.csv"]) == 0
-    assert f"features  {', '.join(NAMES)}" in capsys.readouterr().out
+def test_names_survive(checkpoint: Path, suffix: str, output: str, cli: Cli) -> None:
+    shown = cli("convert", "a.ckpt", "-o", f"a{suffix}", *TWO_LEVELS_SET, "--data", "data.csv")
+    assert f"features  {', '.join(NAMES)}" in shown.out
     manifest = json.loads(Path(f"a{suffix}.wdport.json").read_text(encoding="utf-8"))
     assert manifest["config"]["feature_names"] == {"value": NAMES, "origin": "data"}
-    assert main(["inspect", f"a{suffix}"]) == 0
-    assert f"feature_names          {NAMES}  (data)" in capsys.readouterr().out
+    assert f"feature_names          {NAMES}  (data)" in cli("inspect", f"a{suffix}").out
     fast = ["--sampler", "ddim", "--steps", "2", "--plot", "s.svg"]
-    assert main(["sample", f"a{suffix}", *fast, "-o", output]) == 0
+    cli("sample", f"a{suffix}", *fast, "-o", output)
     columns = ["sample", "step", *NAMES]
     if output == "s.parquet":
         assert parquet.read_table(output).column_names == columns

@@ -10,6 +10,7 @@ import torch
 from safetensors.numpy import save_file
 
 import wdport
+from tests.command import Cli
 from tests.make import make_state
 from wdport.cli.console import _inert
 from wdport.cli.main import main
@@ -35,10 +36,9 @@ def test_names_of_tensors(suffix: str, words: list[str], tmp_path: Path, capsys:
     assert all(character.isprintable() for line in said.split("\n") for character in line)
 
 
-def test_our_own_text_is_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_our_own_text_is_as_it_is(tmp_path: Path, cli: Cli) -> None:
     torch.save(make_state(), tmp_path / "m.pt")
-    assert main(["inspect", str(tmp_path / "m.pt")]) == 0
-    assert "\\x" not in capsys.readouterr().out
+    assert "\\x" not in cli("inspect", tmp_path / "m.pt").out
     assert _inert("  a: b::c  [x]") == "  a: b::c  [x]"
 
 

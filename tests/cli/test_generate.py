@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
+import jax
 import numpy as np
 import pytest
 
 import wdport
+from tests.command import Cli
 from tests.families.masked_lm.make import save
 from tests.generation.test_generate import FIELDS, MASK
 from tests.generation.words import with_tokenizer
@@ -49,13 +49,12 @@ def test_texts_are_printed(model: Path, capsys: pytest.CaptureFixture[str]) -> N
 
 
 @pytest.mark.parametrize("ending", ["json", "npy"])
-def test_tokens_of_a_file(ending: str, model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tokens_of_a_file(ending: str, model: Path, cli: Cli) -> None:
     rows = [[5, MASK, 7], [MASK, 8, 9]]
     Path("p.json").write_text(json.dumps(rows))
     np.save("p.npy", np.array(rows, np.int16))
     words = ["generate", str(model), "--prompt-ids", f"p.{ending}", "--gap", "2", "--steps", "1", "--forbid", "cat"]
-    assert main([*words, "--forbid", "9", "-o", "o.npz", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(cli(*words, "--forbid", "9", "-o", "o.npz", "--json").out)
     assert (told["kind"], told["network_calls"], told["generated"], told["forbid"]) == ("generated", 1, 4, [5, 9])
     held = np.load("o.npz")
     assert held["tokens"].shape == (2, 4)
@@ -63,7 +62,7 @@ def test_tokens_of_a_file(ending: str, model: Path, capsys: pytest.CaptureFixtur
     assert held["tokens"][:, [0, 2, 3]][0].tolist()[0] == 5
     assert told["texts"][0]["tokens"] == held["tokens"][0].tolist()
     assert (held["steps"] == 0).sum() == 4
-    assert main([*words, "-o", "o.json", "--json", "d.json"]) == 0
+    cli(*words, "-o", "o.json", "--json", "d.json")
     written, also = (json.loads(Path(name).read_text()) for name in ("o.json", "d.json"))
     assert written["texts"] == also["texts"]
     assert written["output"] is None
@@ -106,7 +105,7 @@ WRONG = [
 ]
 
 
-def test_what_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused(model: Path, tmp_path: Path, cli: Cli) -> None:
     bare = wdport.convert(model.with_name("lm"), tmp_path / "bare.safetensors").output
     Path("p.json").write_text("[[3]]")
     Path("bad.json").write_text('[[3], ["a"]]')
@@ -117,19 +116,18 @@ def test_what_is_refused(model: Path, tmp_path: Path, capsys: pytest.CaptureFixt
     files = {"LM": str(model), "BARE": str(bare)}
     before = sorted(tmp_path.iterdir())
     for words, code, said in WRONG:
-        assert main([files.get(word, word) for word in words.split()]) == code, words
-        error = capsys.readouterr().err
+        error = cli(*[files.get(word, word) for word in words.split()], code=code).err
         assert said in error, words
         assert error.count("\n") == 1
     assert sorted(tmp_path.iterdir()) == before
 
 
-def test_in_float64(model: Path) -> None:
-    """In a process, since the command switches float64 on for all of JAX."""
-    words = ["generate", str(model), "--text", "the cat [MASK] on", "--length", "3", "--dtype", "float64", "--json"]
-    done = subprocess.run([sys.executable, "-m", "wdport", *words], capture_output=True, text=True, check=True)
-    told = json.loads(done.stdout)
+def test_in_float64(model: Path, cli: Cli) -> None:
+    words = ["generate", model, "--text", "the cat [MASK] on", "--length", "3", "--dtype", "float64", "--json"]
+    try:
+        told = json.loads(cli(*words).out)
+    finally:
+        jax.config.update("jax_enable_x64", False)  # the command switches it on for all of JAX
     assert told["dtype"] == "float64"
-    assert [text["text"] for text in told["texts"]] == wdport.generate(
-        wdport.load_model(model), ["the cat [MASK] on"], length=3
-    ).texts
+    made = wdport.generate(wdport.load_model(model), ["the cat [MASK] on"], length=3)
+    assert [text["text"] for text in told["texts"]] == made.texts

@@ -9,6 +9,7 @@ import click
 import pytest
 
 from tests.cli.verbs import VERBS
+from tests.command import Cli
 from tests.make import SET, make_state, save
 from wdport.cli.execute import group
 from wdport.cli.main import main
@@ -121,38 +122,32 @@ def test_standard_output_is_the_documents(folder: Path, capsys: pytest.CaptureFi
     assert only_json(capsys, "export")["to"] == "torch"
 
 
-def test_a_file_gets_it_beside_the_text(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["inspect", "a.ckpt", "--json", "out.json"]) == 0
-    assert capsys.readouterr().out.startswith("a.ckpt\n  kind ")
+def test_a_file_gets_it_beside_the_text(folder: Path, cli: Cli) -> None:
+    assert cli("inspect", "a.ckpt", "--json", "out.json").out.startswith("a.ckpt\n  kind ")
     assert json.loads(Path("out.json").read_text())["kind"] == "inspection"
-    assert main(["map", "diff", "a.ckpt", "a.ckpt", "--json", "out.json"]) == 0, "it is ours, and may be replaced"
+    cli("map", "diff", "a.ckpt", "a.ckpt", "--json", "out.json")
     assert json.loads(Path("out.json").read_text())["kind"] == "difference"
 
 
 BAD: dict[str, tuple[list[str], str]] = {
-    "an input": (["inspect", "a.ckpt", "--json=a.ckpt"], "a.ckpt: is an input (file); give another name with --json"),
-    "an input, read as a file": (["inspect", "a.ckpt", "--json", "./a.ckpt"], "a.ckpt: is an input (file); give"),
     "the output": (["convert", "a.ckpt", "-o", "x.npz", "--json", "x.npz"], "is also an output (-o)"),
     "the output by default": (["convert", "a.ckpt", "--json", "a.keras"], "a.keras: is also an output (-o)"),
     "the manifest": (["convert", "a.ckpt", "--json", "a.keras.wdport.json"], "is also an output (the manifest)"),
     "another file": (["inspect", "a.ckpt", "--json", "notes.json"], "exists already and is not JSON of wdport"),
-    "a folder": (["inspect", "a.ckpt", "--json=."], ".: is a directory; give a file name with --json"),
-    "no folder": (["inspect", "a.ckpt", "--json", "no/x.json"], "its folder does not exist"),
     "nothing": (["inspect", "a.ckpt", "--json", ""], "error: --json: is empty; give a file\n"),
 }
 
 
 @pytest.mark.parametrize("name", BAD)
-def test_what_it_may_not_replace(folder: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_it_may_not_replace(folder: Path, name: str, cli: Cli) -> None:
     Path("notes.json").write_text('{"mine": 1}')
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
     words, said = BAD[name]
-    assert main(words) == 2
-    assert said in capsys.readouterr().err
+    assert said in cli(*words, code=2).err
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
 
 
-def test_faults_do_not_mix_with_it(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_faults_do_not_mix_with_it(folder: Path, cli: Cli) -> None:
     """They are a document of their own."""
     import torch
 
@@ -160,8 +155,7 @@ def test_faults_do_not_mix_with_it(folder: Path, capsys: pytest.CaptureFixture[s
 
     torch.save({"lstm.weight_ih_l0": torch.zeros(28, 5), "other": torch.zeros(2)}, "b.pt")
     table = str(ground() / "own.yaml")
-    assert main(["convert", "b.pt", "--mapping", table, "--json"]) == 4
-    shown = capsys.readouterr()
+    shown = cli("convert", "b.pt", "--mapping", table, "--json", code=4)
     told = json.loads(shown.out)
     assert shown.err == f"error: {told['error']}\n"
     assert (told["kind"], told["code"], len(told["faults"]) > 1) == ("faults", 4, True)

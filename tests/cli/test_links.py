@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import wdport
+from tests.command import Cli
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
 
@@ -59,13 +60,11 @@ def test_a_symbolic_link_is_refused(
         link.unlink()
 
 
-def test_the_manifest_is_no_link_either(
-    made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_manifest_is_no_link_either(made: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     monkeypatch.chdir(made)
     Path("y.keras.wdport.json").symlink_to("other")
-    assert main(["convert", "a.ckpt", "-o", "y.keras", "--force"]) == 2
-    assert capsys.readouterr().err.startswith("error: y.keras.wdport.json: is a symbolic link")
+    shown = cli("convert", "a.ckpt", "-o", "y.keras", "--force", code=2)
+    assert shown.err.startswith("error: y.keras.wdport.json: is a symbolic link")
     assert not Path("y.keras").exists()
     Path("y.keras.wdport.json").unlink()
 

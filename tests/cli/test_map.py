@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import wdport
+from tests.command import Cli
 from tests.families.test_custom import files
 from tests.families.test_recorded import run_each_without
 from tests.make import SET, make_state, save
@@ -130,8 +131,7 @@ def test_nothing_of_the_users_is_imported_without_a_model(tmp_path: Path) -> Non
     assert [(code, error) for code, _, error in told] == [(0, "")] * 3
 
 
-def test_no_verb_is_a_request_for_help(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["map"]) == 2
-    shown = capsys.readouterr()
+def test_no_verb_is_a_request_for_help(cli: Cli) -> None:
+    shown = cli("map", code=2)
     assert shown.out.startswith("Usage: wdport map ")
     assert shown.err == ""

@@ -6,14 +6,13 @@ import click
 import pytest
 
 from tests.cli.verbs import VERBS
-from wdport.cli.main import main
+from tests.command import Cli
 from wdport.cli.verb import FEW, SECTIONS, VerbOption
 
 
 @pytest.mark.parametrize("path", VERBS)
-def test_help_lists_every_option_once(path: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([*path.split(), "--help"]) == 0
-    lines = capsys.readouterr().out.splitlines()
+def test_help_lists_every_option_once(path: str, cli: Cli) -> None:
+    lines = cli(*path.split(), "--help").out.splitlines()
     sections = {f"{title}:" for title in (*SECTIONS.values(), "Options")}
     lines = lines[next(n for n, line in enumerate(lines) if line in sections) :]
     context = click.Context(VERBS[path])
@@ -27,29 +26,26 @@ def test_help_lists_every_option_once(path: str, capsys: pytest.CaptureFixture[s
     assert len(titles) != 1
 
 
-def test_a_former_name_is_read_as_the_present_one(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_former_name_is_read_as_the_present_one(cli: Cli) -> None:
     for words, former, present in (
         (["sample", "none.keras", "--batch", "0"], "--batch", "--batch-size"),
         (["sample", "none.keras", "--batch=0"], "--batch", "--batch-size"),
         (["export", "none.keras", "--batch", "x"], "--batch", "--batch-size"),
     ):
-        assert main(words) == 2
-        note, error = capsys.readouterr().err.splitlines()
+        note, error = cli(*words, code=2).err.splitlines()
         assert note.endswith(f"{former} is now called {present}")
         assert error.startswith(f"error: {present}: invalid value")
 
 
-def test_quiet_is_quiet_about_former_names(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["sample", "none.keras", "--batch", "0", "-q"]) == 2
-    (error,) = capsys.readouterr().err.splitlines()
+def test_quiet_is_quiet_about_former_names(cli: Cli) -> None:
+    (error,) = cli("sample", "none.keras", "--batch", "0", "-q", code=2).err.splitlines()
     assert "--batch-size: invalid value" in error
 
 
-def test_a_former_name_as_a_value_is_left(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_former_name_as_a_value_is_left(cli: Cli) -> None:
     """Of an option, and after ``--``."""
-    assert main(["sample", "--sampler", "--batch", "none.keras"]) == 2
-    assert main(["sample", "--", "--batch"]) == 3
-    assert "now called" not in capsys.readouterr().err
+    cli("sample", "--sampler", "--batch", "none.keras", code=2)
+    assert "now called" not in cli("sample", "--", "--batch", code=3).err
 
 
 @pytest.mark.parametrize("path", VERBS)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.command import Cli
+from tests.make import SETTINGS, TINY, make_state, save
 from wdport.cli.main import main
 from wdport.cli.signals import Terminated
 from wdport.sampling import devices as memory
@@ -25,7 +26,7 @@ FAST = ["--sampler", "ddim", "--steps", "4", "--eta", "0.5", "--seed", "3"]
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A small model that knows the units of its data."""
-    path = save(tmp_path_factory.mktemp("cli") / "small.ckpt", make_state())
+    path = save(tmp_path_factory.mktemp("cli") / "small.ckpt", make_state(TINY))
     np.savez(path.with_suffix(".npz"), norm_mean=[1.0, -2.0, 30.0], norm_std=[0.5, 2.0, 10.0])
     return wdport.convert(path, values=SETTINGS, norm_stats=path.with_suffix(".npz")).output
 
@@ -38,7 +39,8 @@ def run(model: Path, *arguments: object) -> int:
 def whole(model: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """The file of a run that is left alone."""
     path = tmp_path_factory.mktemp("whole") / "a.npz"
-    assert run(model, "-n", 5, "--chunk", 2, "-o", path, "-q") == 0
+    assert run(model, "-n", 5, "--chunk", 2, "-o", path, "-q", "--json", path.with_suffix(".json")) == 0
+    assert json.loads(path.with_suffix(".json").read_text())["kind"] == "samples"
     return path.read_bytes()
 
 
@@ -105,29 +107,6 @@ def test_an_interrupted_run_goes_on(
     assert [path.name for path in tmp_path.iterdir()] == ["a.npz"]
 
 
-def test_a_killed_run_goes_on(model: Path, whole: bytes, tmp_path: Path, same_compiler: dict[str, str]) -> None:
-    """SIGKILL after the first part."""
-    code = """
-import os, signal, sys
-from wdport.sampling.parts import Parts
-keep = Parts.save
-def kill(parts, start, block):
-    keep(parts, start, block)
-    os.kill(os.getpid(), signal.SIGKILL)
-Parts.save = kill
-from wdport.cli.main import main
-sys.exit(main(sys.argv[1:]))
-"""
-    arguments = ["sample", str(model), *FAST, "-n", "5", "--chunk", "2", "-o", str(tmp_path / "a.npz")]
-    environment = dict(os.environ, KERAS_BACKEND="jax", **same_compiler)
-    killed = subprocess.run([sys.executable, "-c", code, *arguments], env=environment)
-    assert killed.returncode == -9
-    assert [path.name for path in tmp_path.iterdir()] == ["a.npz.parts"]
-    assert main(arguments) == 0
-    assert (tmp_path / "a.npz").read_bytes() == whole
-    assert len(list(tmp_path.iterdir())) == 1
-
-
 def test_an_interrupt_while_steps_run(model: Path, tmp_path: Path) -> None:
     """They are left to end before the process does: memory that they use is not taken from them."""
     code = """
@@ -148,7 +127,7 @@ Programs.__init__ = interrupting
 from wdport.cli.main import run
 run()
 """
-    arguments = ["sample", str(model), "-n", "4000", "--batch-size", "4000", "--sampler", "ddim", "--steps", "50"]
+    arguments = ["sample", str(model), "-n", "500", "--batch-size", "500", "--sampler", "ddim", "--steps", "50"]
     output = ["-o", str(tmp_path / "a.npz")]
     done = subprocess.run([sys.executable, "-c", code, *arguments, *output], capture_output=True, text=True)
     assert (done.returncode, done.stderr.strip()) == (130, "error: interrupted; nothing was changed")
@@ -159,7 +138,7 @@ def test_known_init_and_plot(model: Path, tmp_path: Path, capsys: pytest.Capture
     known = np.full((24, 3), np.nan)
     known[:12] = np.random.default_rng(0).standard_normal((12, 3))
     np.savetxt(tmp_path / "known.csv", known, delimiter=",")
-    np.save(tmp_path / "init.npy", np.random.default_rng(1).standard_normal((2, 31, 3)))
+    np.save(tmp_path / "init.npy", np.random.default_rng(1).standard_normal((2, 26, 3)))
     options = ["--known", tmp_path / "known.csv", "--resample", 2, "--init", tmp_path / "init.npy"]
     assert run(model, *options, "-o", tmp_path / "a.npy", "--plot", tmp_path / "a.png") == 0
     assert "36 of 72 values" in capsys.readouterr().out
@@ -170,9 +149,7 @@ def test_known_init_and_plot(model: Path, tmp_path: Path, capsys: pytest.Capture
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_the_default_sampler_names_a_cheaper_one(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_default_sampler_names_a_cheaper_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     """By the network's target; the samples are those of the checkpoint's own code all the same."""
     monkeypatch.chdir(tmp_path)
     series = np.random.default_rng(0).normal(size=(80, 2))
@@ -184,11 +161,9 @@ def test_the_default_sampler_names_a_cheaper_one(
                          ("coefficient", "dpm++2m --steps 10: 11 calls")):  # fmt: skip
         model = wdport.new_model({**config, "model": {**config["model"], "prediction_target": target}}, series)
         model.save("m.keras")
-        assert main(["sample", "m.keras", "--force"]) == 0
-        out = capsys.readouterr().out
+        out = cli("sample", "m.keras", "--force").out
         assert f"cheaper       --sampler {told}; wdport evaluate --sweep" in out
         assert "ddpm, 1000 network calls" in out
     with np.load("m.samples.npz") as saved:
         np.testing.assert_array_equal(saved["series"], wdport.sample(model).series)
-    assert main(["sample", "m.keras", "--force", "--sampler", "ddpm"]) == 0
-    assert "cheaper" not in capsys.readouterr().out
+    assert "cheaper" not in cli("sample", "m.keras", "--force", "--sampler", "ddpm").out

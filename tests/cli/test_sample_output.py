@@ -14,7 +14,7 @@ import pytest
 import wdport
 import wdport.files.figure as figure
 import wdport.files.samples_writer as samples
-from tests.make import SETTINGS, make_state, save
+from tests.make import SETTINGS, TINY, make_state, save
 from wdport.cli import sample
 from wdport.cli.main import main
 from wdport.files.atomic import machine_error
@@ -25,7 +25,7 @@ FAST = ["--sampler", "ddim", "--steps", "2", "--batch-size", "2"]
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = save(tmp_path_factory.mktemp("cli") / "small.ckpt", make_state())
+    path = save(tmp_path_factory.mktemp("cli") / "small.ckpt", make_state(TINY))
     return wdport.convert(path, values=SETTINGS).output
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from tests.command import Cli
 from wdport.cli.main import main
 from wdport.families.faults import Kill
 from wdport.parity.selftest import run as running
@@ -44,18 +45,6 @@ def test_exit_code_and_files(
     assert files[1].read_text().startswith("# Self-test\n")
 
 
-def test_a_bad_path_is_refused_before_anything_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    asked = given(monkeypatch, KILLED)
-    assert main(["selftest", "--json", str(tmp_path / "no" / "out.json")]) == 2
-    assert "its folder does not exist" in capsys.readouterr().err
-    assert asked == []
-
-
-def test_without_torch_it_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     monkeypatch.setattr(running, "find_spec", lambda name: None)
-    assert main(["selftest", "--quick"]) == 5
-    assert "install wdport[torch]" in capsys.readouterr().err
+    assert "install wdport[torch]" in cli("selftest", "--quick", code=5).err

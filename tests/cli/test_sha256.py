@@ -14,6 +14,7 @@ import torch
 
 from tests.bad.ground import ground
 from tests.checkpoint.test_safetensors import A, B, sharded
+from tests.command import Cli
 from wdport.checkpoint.expected_hash import require_sha256, require_undamaged
 from wdport.cli.main import main
 from wdport.errors import InputError, UsageError
@@ -63,16 +64,15 @@ def test_the_file_itself_is_read(verb: str, folder: Path) -> None:
     assert main([verb, *words, "--sha256", digest(held).upper()]) == 0
 
 
-def test_a_recording_stands_for_no_checkpoint(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_stands_for_no_checkpoint(folder: Path, cli: Cli) -> None:
     """The converted file is then the first."""
-    assert main(["verify", "good.keras", "--against", "none.npz", "--sha256", digest("good.ckpt")]) == 3
-    assert capsys.readouterr().err.startswith("error: good.keras: has the SHA-256 ")
+    shown = cli("verify", "good.keras", "--against", "none.npz", "--sha256", digest("good.ckpt"), code=3)
+    assert shown.err.startswith("error: good.keras: has the SHA-256 ")
 
 
-def test_it_is_looked_at_first(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_looked_at_first(folder: Path, cli: Cli) -> None:
     Path("bad.pt").write_bytes(b"hello")
-    assert main(["inspect", "bad.pt", "--sha256", "0" * 64]) == 3
-    assert "has the SHA-256" in capsys.readouterr().err
+    assert "has the SHA-256" in cli("inspect", "bad.pt", "--sha256", "0" * 64, code=3).err
 
 
 def test_shards_and_folders(tmp_path: Path) -> None:
@@ -100,23 +100,20 @@ def test_the_hash_is_that_of_the_manifest(folder: Path) -> None:
     require_sha256("out.keras", manifest["output"]["sha256"])
 
 
-def test_a_recording_is_made_of_sound_files_alone(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recording_is_made_of_sound_files_alone(folder: Path, cli: Cli) -> None:
     """torch reads a flipped bit without a word."""
     data = bytearray(Path("good.ckpt").read_bytes())
     data[len(data) // 2] ^= 1
     Path("bad.ckpt").write_bytes(data)
     torch.load("bad.ckpt", weights_only=True)
-    assert main(["record", "tests.user_model:small", "bad.ckpt"]) == 3
-    assert "the bytes do not match their CRC" in capsys.readouterr().err
+    assert "the bytes do not match their CRC" in cli("record", "tests.user_model:small", "bad.ckpt", code=3).err
     require_undamaged("good.ckpt")
     for name, content in {"of.npz": bytes(data), "text.pt": b"hello", "empty.pt": b""}.items():
         Path(name).write_bytes(content)
         require_undamaged(name)  # left to whoever reads it
 
 
-def test_a_change_that_no_status_shows(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_change_that_no_status_shows(folder: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     """As through a memory map: the file is hashed again after it has been read."""
     path, expected = folder / "good.ckpt", digest("good.ckpt")
     real = InputFiles.check
@@ -130,7 +127,6 @@ def test_a_change_that_no_status_shows(
         os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
 
     monkeypatch.setattr(InputFiles, "check", late)
-    assert main(["inspect", "good.ckpt", "--sha256", expected]) == 3
-    ended = capsys.readouterr()
+    ended = cli("inspect", "good.ckpt", "--sha256", expected, code=3)
     assert ended.out == ""
     assert f"has the SHA-256 {digest('good.ckpt')[:16]}..., not {expected[:16]}..." in ended.err

@@ -34,7 +34,7 @@ FROM_OUTSIDE = 'print("writing", flush=True)'
 COLLECTING = """
     def within(phase, info):  # as jax's own callback is at times
         gc.callbacks.remove(within)
-        signal.raise_signal({name})
+        signal.raise_signal(signal.SIGINT)
 
     gc.callbacks.append(within)
     gc.collect()
@@ -67,12 +67,11 @@ def test_it_ends_and_leaves_nothing(command: list[str], tmp_path: Path, number: 
     assert [path.name for path in tmp_path.iterdir()] == ["small.ckpt"]
 
 
-@pytest.mark.parametrize("number", SIGNALS)
-def test_it_is_not_lost_in_a_collection(command: list[str], tmp_path: Path, number: signal.Signals) -> None:
+def test_it_is_not_lost_in_a_collection(command: list[str], tmp_path: Path) -> None:
     """Where Python drops the exception and says "Exception ignored"."""
-    code = WHILE_WRITING.format(arrives=COLLECTING.format(name=signal.Signals(number)))
+    code = WHILE_WRITING.format(arrives=COLLECTING)
     done = subprocess.run([sys.executable, "-c", code, *command], capture_output=True, text=True, timeout=25)
-    assert (done.returncode, done.stderr) == (128 + number, SAID[number])
+    assert (done.returncode, done.stderr) == (130, SAID[signal.SIGINT])
     assert [path.name for path in tmp_path.iterdir()] == ["small.ckpt"]
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 import wdport
+from tests.command import Cli
 from tests.make import SET, SETTINGS, save_run
 from tests.training.points import points
-from wdport.cli.main import main
 
 __all__ = ["points"]
 
@@ -23,16 +23,13 @@ def write_series() -> None:
 
 
 @pytest.mark.full
-def test_a_run_of_waveletdiff_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_of_waveletdiff_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     monkeypatch.chdir(tmp_path)
     save_run(Path("run.ckpt"))
     wdport.convert("run.ckpt", "run.keras", values=SETTINGS, with_optimizer=True)
     write_series()
     words = ["train", "data.csv", "--resume", "run.keras", "-o", "out", "--batch-size", "8", "--ema", "0.9"]
-    assert main([*words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(cli(*words, "--json").out)
     assert told["kind"] == "training"
     assert told["resumed_optimizer"] == "run.optimizer.safetensors"
     assert told["steps"] == 3
@@ -45,9 +42,9 @@ def test_a_run_of_waveletdiff_goes_on(
     assert any(not np.array_equal(one, other) for one, other in zip(*values[1:], strict=True))
     again = wdport.load_optimizer("out/model.optimizer.safetensors", models[1])
     assert int(again.iterations.value) == 6
-    assert main(["sample", "out/model.keras", "-n", "2", "--sampler", "ddim", "--steps", "2", "-o", "a.npz"]) == 0
-    assert main(["export", "out/model.keras", "--to", "torch", "--like", "run.ckpt", "--optimizer-file",
-                 "out/model.optimizer.safetensors", "-o", "back.pt"]) == 0  # fmt: skip
+    cli("sample", "out/model.keras", "-n", "2", "--sampler", "ddim", "--steps", "2", "-o", "a.npz")
+    cli("export", "out/model.keras", "--to", "torch", "--like", "run.ckpt", "-o", "back.pt",
+        "--optimizer-file", "out/model.optimizer.safetensors")  # fmt: skip
     import torch
 
     back = torch.load("back.pt", weights_only=True)
@@ -56,19 +53,18 @@ def test_a_run_of_waveletdiff_goes_on(
     assert back["global_step"] == 6
 
 
-def test_a_users_own_model_with_a_new_optimizer(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_users_own_model_with_a_new_optimizer(points: Any, cli: Cli) -> None:
     np.save("states.npy", np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(256, 2)).astype(np.float32))
     words = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out", "--batch-size", "64"]
-    assert main([*words, "--epochs", "5", "--lr", "0.01", "--schedule", "onecycle", "--clip", "1"]) == 0
-    said = capsys.readouterr().out
+    said = cli(*words, "--epochs", "5", "--lr", "0.01", "--schedule", "onecycle", "--clip", "1").out
     rows = (Path("out") / "metrics.csv").read_text().splitlines()
     rates = [float(row.split(",")[-2]) for row in rows[1:]]
     assert rates[0] < 0.01
     assert rates[1] > rates[0] > rates[-1]
     Path("out/.state.npz.0123456789abcdef.wdport-tmp.npz").write_bytes(b"of a killed process")
     assert "a.keras: trained\n  trained    20 steps in 5 epochs\n  optimizer  new, AdamW" in said
-    assert main([*words, "--epochs", "4", "--lr", "0.01", "--schedule", "onecycle", "--clip", "1"]) == 2
-    assert "epochs: are fewer than the run in out has" in capsys.readouterr().err
+    shown = cli(*words, "--epochs", "4", "--lr", "0.01", "--schedule", "onecycle", "--clip", "1", code=2)
+    assert "epochs: are fewer than the run in out has" in shown.err
 
 
 CONFIG = """
@@ -81,16 +77,15 @@ training: {epochs: 2, batch_size: 8}
 
 @pytest.mark.full
 def test_a_checkpoint_gives_what_its_conversion_gives(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
     save_run(Path("run.ckpt"))
     write_series()
     wdport.convert("run.ckpt", "run.keras", values=SETTINGS, with_optimizer=True)
     words = ["train", "data.csv", "--batch-size", "8", "--clip", "1"]
-    assert main([*words, "--resume", "run.keras", "-o", "one"]) == 0
-    assert main([*words, "--resume", "run.ckpt", *SET, "-o", "other"]) == 0
-    assert "optimizer  resumed from run.ckpt" in capsys.readouterr().out
+    cli(*words, "--resume", "run.keras", "-o", "one")
+    assert "optimizer  resumed from run.ckpt" in cli(*words, "--resume", "run.ckpt", *SET, "-o", "other").out
     rows = [[line.split(",")[:-1] for line in (Path(name) / "metrics.csv").read_text().splitlines()]
             for name in ("one", "other")]  # fmt: skip
     assert rows[0] == rows[1]
@@ -100,15 +95,12 @@ def test_a_checkpoint_gives_what_its_conversion_gives(
 
 
 @pytest.mark.full
-def test_a_new_model_in_bfloat16(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_new_model_in_bfloat16(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     monkeypatch.chdir(tmp_path)
     write_series()
     Path("new.yaml").write_text(CONFIG.replace("SCHEDULE", "cosine"))
     words = ["train", "data.csv", "--config", "new.yaml", "-o", "out", "--dtype", "mixed_bfloat16", "--ema", "0.9"]
-    assert main([*words, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(cli(*words, "--json").out)
     assert (told["model"], told["steps"], len(told["epochs"])) == ("new.yaml", 6, 2)
     assert told["epochs"][-1]["learning_rate"] < told["epochs"][0]["learning_rate"] < 1e-3
     made = wdport.load_model("out/model.keras")
@@ -117,14 +109,12 @@ def test_a_new_model_in_bfloat16(
         held = [state[f"trained/{at}"] for at in range(len(made.trainable_variables))]
     assert all(np.array_equal(one, np.asarray(each.value)) for one, each in
                zip(held, made.trainable_variables, strict=True))  # fmt: skip
-    assert main(["sample", "out/model.ema.keras", "-n", "2", "--sampler", "ddim", "--steps", "2", "-o", "a.npz"]) == 0
+    cli("sample", "out/model.ema.keras", "-n", "2", "--sampler", "ddim", "--steps", "2", "-o", "a.npz")
     with np.load("a.npz") as drawn:
         assert drawn["series"].shape == (2, 24, 3)
 
 
-def test_what_is_refused_of_a_new_model(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_is_refused_of_a_new_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     monkeypatch.chdir(tmp_path)
     write_series()
     Path("new.yaml").write_text(CONFIG.replace("SCHEDULE", "reduce_on_plateau"))
@@ -149,8 +139,7 @@ def test_what_is_refused_of_a_new_model(
         (["--config", "new.yaml", "--distributed", "127.0.0.1:99999,0/2"], 2, "--distributed: invalid process"),
         (["--config", "new.yaml", "--shard-weights"], 2, "--shard-weights: needs several devices; add --devices all"),
     ):
-        assert main([*words, *more]) == code
-        error = capsys.readouterr().err
+        error = cli(*words, *more, code=code).err
         assert said in error
         assert error.count("\n") == 1
 
@@ -165,11 +154,10 @@ WRONG: list[tuple[list[str], str]] = [
 ]
 
 
-def test_what_is_refused(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_refused(points: Any, cli: Cli) -> None:
     np.save("states.npy", np.zeros((4, 3), np.float32))
     for words, said in WRONG:
         given = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out", *words]
-        assert main(given) == 2, words
-        error = capsys.readouterr().err
+        error = cli(*given, code=2).err
         assert said in error
         assert error.count("\n") == 1

@@ -13,7 +13,7 @@ import pytest
 
 from tests.bad.run import snapshot
 from tests.cli.wrong_files import lay_out
-from wdport.cli.main import main
+from tests.command import Cli
 from wdport.limits import MAX_MESSAGE_CHARS
 
 WRONG: list[tuple[str, int, str]] = [
@@ -281,15 +281,14 @@ def test_the_table_is_broad() -> None:
 
 @pytest.mark.parametrize(("words", "code", "line"), WRONG, ids=[words for words, _, _ in WRONG])
 def test_a_wrong_command(
-    ready: Path, words: str, code: int, line: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ready: Path, words: str, code: int, line: str, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.chdir(ready)
     rest = shlex.split(words)
     if words[0] == "-" and words[1] != "-":
         monkeypatch.setitem(sys.modules, rest.pop(0)[1:], None)
     before = snapshot(ready)
-    assert main(rest) == code
-    shown = capsys.readouterr()
+    shown = cli(*rest, code=code)
     assert shown.err == f"error: {line}\n"
     assert shown.out == ""
     assert len(line) <= MAX_MESSAGE_CHARS + 60  # a path is never shortened

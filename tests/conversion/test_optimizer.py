@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 import wdport
+from tests.command import Cli
 from tests.families.test_custom import HEAD, TABLES
 from tests.families.toys import nets, residual_net
 from tests.families.toys.nets import randomised
@@ -187,16 +188,15 @@ def _close(ours: torch.Tensor, theirs: torch.Tensor) -> None:
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_the_way_back_restores_every_bit(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_way_back_restores_every_bit(tmp_path: Path, name: str, cli: Cli) -> None:
     checkpoint, table, *_ = trained(tmp_path, name)
     words = [str(checkpoint), "--mapping", str(table), "-o", str(tmp_path / "run.keras")]
-    assert main(["convert", *words, "--with-optimizer", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["optimizer"]
+    told = json.loads(cli("convert", *words, "--with-optimizer", "--json").out)["optimizer"]
     assert told["kind"] == {"sgd": "SGD", "adamw": "AdamW", "adam": "Adam"}[name]
     assert told["parameters"] == 20
     words = ["--mapping", str(table), "--like", str(checkpoint), "--to", "torch", "-o", str(tmp_path / "back.pt")]
     optimizer = tmp_path / "run.optimizer.safetensors"
-    assert main(["export", str(tmp_path / "run.keras"), *words, "--optimizer-file", str(optimizer)]) == 0
+    cli("export", tmp_path / "run.keras", *words, "--optimizer-file", optimizer)
     _same(torch.load(tmp_path / "back.pt", weights_only=True), torch.load(checkpoint, weights_only=True))
 
 

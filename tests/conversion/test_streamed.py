@@ -17,7 +17,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 import wdport
-from wdport.cli.main import main
+from tests.command import Cli
 from wdport.conversion.convert import Conversion
 from wdport.conversion.load import open_converted, sound_variables
 from wdport.conversion.steps import Budget
@@ -241,13 +241,12 @@ def test_an_interruption_ends_the_threads_and_leaves_nothing(
     ],
 )
 def test_what_does_not_go_together_is_one_line(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, arguments: list[str],
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch, arguments: list[str],
     message: str,
 ) -> None:  # fmt: skip
     save_file({"a": torch.zeros(2)}, tmp_path / "in.safetensors")
     monkeypatch.chdir(tmp_path)
-    assert main(["convert", "in.safetensors", *arguments]) == 2
-    error = capsys.readouterr().err
+    error = cli("convert", "in.safetensors", *arguments, code=2).err
     assert message in error
     assert error.count("\n") == 1
 

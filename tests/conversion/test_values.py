@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import wdport
+from tests.command import Cli
 from tests.families.test_custom import files
 from tests.families.toys import nets
 from wdport.checkpoint import open_checkpoint
@@ -166,22 +167,19 @@ def test_nothing_is_odd_about_trained_models(golden: Path, name: str) -> None:
             assert find_unusual_values(prepared.plan, opened, dtype) == ()
 
 
-def test_convert_and_check_print_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_convert_and_check_print_it(tmp_path: Path, cli: Cli) -> None:
     _, table = files(tmp_path, "lstm")
     state = nets.randomised(nets.lstm()).state_dict()
     state["head.weight"].zero_()
     torch.save(state, tmp_path / "ck.pt")
     words = [str(tmp_path / "ck.pt"), "--mapping", str(table), "--force"]
-    assert main(["convert", *words]) == 0
-    assert "  note     head.weight (3, 7) is all zero\n" in capsys.readouterr().out
-    assert main(["convert", *words, "--json"]) == 0
-    (told,) = json.loads(capsys.readouterr().out)["values"]
+    assert "  note     head.weight (3, 7) is all zero\n" in cli("convert", *words).out
+    (told,) = json.loads(cli("convert", *words, "--json").out)["values"]
     assert (told["kind"], told["level"], told["names"], told["count"]) == ("all zero", "note", ["head.weight"], 21)
     assert "values" not in json.loads((tmp_path / "ck.keras.wdport.json").read_text())
     conversion = wdport.convert(tmp_path / "ck.pt", mapping=table, force=True)
     assert [each.kind for each in conversion.values] == ["all zero"]
     check = ["map", "check", str(table), str(tmp_path / "ck.pt"), "--values"]
-    assert main([*check, "--keras-model", "tests.families.toys.twins:lstm"]) == 0
-    assert "note: head.weight (3, 7) is all zero" in capsys.readouterr().out
+    assert "note: head.weight (3, 7) is all zero" in cli(*check, "--keras-model", "tests.families.toys.twins:lstm").out
     assert main(check) == UsageError.exit_code
     assert main([*check[:3], "--values"]) == UsageError.exit_code

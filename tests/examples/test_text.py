@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import wdport
-from wdport.cli.main import main
+from tests.command import Cli
 
 TRAIN = Path(__file__).parents[2] / "examples" / "text" / "train.py"
 STEPS = 500
@@ -43,15 +43,15 @@ def test_the_text_is_prose_that_comes_with_python(train: ModuleType) -> None:
 
 @pytest.mark.full
 def test_gaps_are_filled_with_more_sense_than_the_commonest_token(
-    train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    train: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     monkeypatch.chdir(tmp_path)
     subprocess.run([sys.executable, str(TRAIN), "lm", "--steps", str(STEPS)], check=True)
-    assert main(["convert", "lm", "-o", "a.keras"]) == 0
-    assert main(["verify", "lm", "a.keras"]) == 0
-    capsys.readouterr()
-    assert main(["generate", "a.keras", "--text", "The with statement[MASK] a block.", "--gap", "4", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)["texts"][0]
+    cli("convert", "lm", "-o", "a.keras")
+    cli("verify", "lm", "a.keras")
+    told = json.loads(
+        cli("generate", "a.keras", "--text", "The with statement[MASK] a block.", "--gap", "4", "--json").out
+    )["texts"][0]
     assert told["text"].startswith("The with statement")
     assert told["text"].endswith(" a block.")
     model = wdport.load_model("a.keras")

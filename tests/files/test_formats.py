@@ -14,6 +14,7 @@ import pytest
 import safetensors.numpy
 
 import wdport
+from tests.bad.ground import ground
 from tests.make import QK_NORM, SETTINGS, make_state, save
 from wdport.conversion.load import open_converted
 from wdport.files.model_files import read_variables
@@ -21,17 +22,9 @@ from wdport.files.model_files import read_variables
 FORMATS = ("keras", "safetensors", "weights.h5")
 
 
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return save(tmp_path_factory.mktemp("formats") / "small.ckpt", make_state())
-
-
-@pytest.fixture(scope="module")
-def outputs(checkpoint: Path) -> dict[str, Path]:
-    made = {name: checkpoint.with_name(f"small.{name}") for name in FORMATS}
-    for path in made.values():
-        wdport.convert(checkpoint, path, values=SETTINGS)
-    return made
+@pytest.fixture
+def outputs() -> dict[str, Path]:
+    return {name: ground() / f"good.{name}" for name in FORMATS}
 
 
 def arrays(path: Path) -> dict[str, np.ndarray]:
@@ -102,9 +95,9 @@ def test_our_archive_is_what_keras_writes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", FORMATS)
-def test_same_input_same_bytes(checkpoint: Path, outputs: dict[str, Path], name: str) -> None:
-    again = checkpoint.with_name(f"again.{name}")
-    wdport.convert(checkpoint, again, values=SETTINGS)
+def test_same_input_same_bytes(tmp_path: Path, outputs: dict[str, Path], name: str) -> None:
+    again = tmp_path / f"again.{name}"
+    wdport.convert(ground() / "good.ckpt", again, values=SETTINGS)
     assert again.read_bytes() == outputs[name].read_bytes()
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import os
 import shutil
 from collections.abc import Callable
@@ -12,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-import safetensors.numpy
 
 import wdport
-from tests.make import SETTINGS, make_state, save
+from tests.bad.damage import resealed
+from tests.bad.ground import ground
 from wdport.checkpoint.faults import Fault
 from wdport.conversion import load
 from wdport.conversion.load import open_converted
@@ -30,26 +28,9 @@ VARIABLES = {"a": (2,), "b": (3,)}
 ARRAYS = {"a": np.ones(2, np.float32), "b": np.zeros(3, np.float32)}
 
 
-@pytest.fixture(scope="module")
-def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("sound")
-    return wdport.convert(save(folder / "a.ckpt", make_state()), folder / "a.safetensors", values=SETTINGS).output
-
-
 @pytest.fixture
-def converted(sound: Path, tmp_path: Path) -> Path:
-    return Path(shutil.copy(sound, tmp_path))
-
-
-def resealed(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    arrays = safetensors.numpy.load_file(path)
-    with safetensors.safe_open(path, "np") as file:
-        manifest = json.loads(file.metadata()["wdport"])["manifest"]
-    change(manifest)
-    body = json.dumps(manifest, separators=(",", ":"))
-    digest = hashlib.sha256(body.encode()).hexdigest()
-    text = f'{{"format":2,"sha256":"{digest}","manifest":{body}}}'
-    safetensors.numpy.save_file(arrays, path, {"wdport": text})
+def converted(tmp_path: Path) -> Path:
+    return Path(shutil.copy(ground() / "good.safetensors", tmp_path))
 
 
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
@@ -74,13 +55,6 @@ def test_manifests(case: str, converted: Path) -> None:
     with pytest.raises(InputError) as caught:
         open_converted(converted)
     assert fragment in str(caught.value)
-
-
-def test_a_plain_safetensors_file(tmp_path: Path) -> None:
-    path = tmp_path / "a.safetensors"
-    safetensors.numpy.save_file(ARRAYS, path)
-    with pytest.raises(InputError, match="has no wdport manifest"):
-        open_converted(path)
 
 
 def test_a_manifest_that_is_damaged_or_too_long(converted: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -150,8 +124,3 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "stat", refused)
     with pytest.raises(WdportError, match=r"its folder cannot be accessed \(Input/output error\)"):
         writable(tmp_path / "new.keras", {}, force=False)
-
-
-def test_two_sources_of_statistics(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="norm_stats: cannot be combined with data"):
-        wdport.convert(tmp_path / "a.ckpt", norm_stats="a.json", data="a.csv")

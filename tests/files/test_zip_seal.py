@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import random
 import zipfile
 from pathlib import Path
 
@@ -82,17 +81,3 @@ def test_an_archive_without_a_seal_is_read(path: Path) -> None:
     for comment in (b"", b"made by another program", b"{}"):
         rewritten(path, "b.npy", npy(ARRAYS["b"] + 1), comment)
         assert np.array_equal(read(path)["b"], ARRAYS["b"] + 1)
-
-
-def test_no_changed_byte_is_read_as_other_values(path: Path) -> None:
-    """Even where the CRC fits the change."""
-    sound, draw = path.read_bytes(), random.Random(0)
-    for _ in range(300):
-        at = draw.randrange(len(sound))
-        path.write_bytes(sound[:at] + bytes([sound[at] ^ (1 << draw.randrange(8))]) + sound[at + 1 :])
-        try:
-            found = read(path)
-        except Fault:
-            continue
-        assert all(np.array_equal(found[name], ARRAYS[name]) for name in ARRAYS)
-        assert set(found) == set(ARRAYS)

@@ -186,7 +186,7 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "sample run": _of_run("run.json"),
     "exported": _exports,
     "exported, loader": _exports,
-    "prompts": lambda: [b"[[1, 2, 4], [5, 6]]", npy(np.ones((2, 3), np.int32))],
+    "prompts": lambda: [b"[[1, 2, 4], [5, 6]]", b"[[3]]"],
     "parameter names": lambda: [b'["a.weight", "a.bias"]'],
     "streamed npy": lambda: [npy(np.zeros((2, 4, 3), np.float32))],
     "mat": lambda: [mat(x=GRID)],

@@ -9,6 +9,7 @@ from math import inf
 import numpy as np
 import pytest
 
+from tests.schemas.held import hold
 from wdport.families.faults import Kill
 from wdport.parity.selftest.result import RULES, Alarm, GroupResult, SelftestResult, Variant
 from wdport.parity.selftest.text import render, render_markdown, summary
@@ -66,6 +67,7 @@ def test_the_text_names_what_went_wrong() -> None:
 
 def test_json_is_plain_and_whole() -> None:
     document = json.loads(json.dumps(result(KILLED, SURVIVOR).to_json(), allow_nan=False))
+    hold("selftest", document)
     facts = {key: value for key, value in document.items() if key not in ("details", "rules")}
     assert facts == {"schema": 1, "kind": "selftest", "passed": True, "exit_code": 0, "faults": 1,
                      "killed": 1, "right": 1, "causes_sought": 1, "causes_right": 1, "causes_wrong": 0, "variants": 1,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from tests.command import Cli
 from tests.porting import nets
 from tests.porting.replay import replayed, tensors
 from wdport.cli.main import main
@@ -160,24 +161,20 @@ def test_json_has_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["uncalled"] == {"spare": "Linear(2, 2)"}
 
 
-def test_of_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_of_a_table(tmp_path: Path, cli: Cli) -> None:
     table, config = tmp_path / "t.yaml", tmp_path / "c.yaml"
     table.write_text('format: 2\ntorch: tests.porting.nets:patches\ninputs: ["x: b 3 8 8"]\nconfig: [depth]\n'
                      "layers:\n  - {torch: head, keras: head, kind: linear}\n")  # fmt: skip
     config.write_text("depth: 2\nother: 3\n")
-    assert main(["map", "outline", "--mapping", str(table), "--config", str(config)]) == 0
-    assert "Block(x=[4]), 2 times, n 0 to 1" in capsys.readouterr().out
-    assert main(["map", "outline", "--mapping", str(table)]) == 4
-    assert "depth not given, but required by the table" in capsys.readouterr().err
+    assert "Block(x=[4]), 2 times, n 0 to 1" in cli("map", "outline", "--mapping", table, "--config", config).out
+    assert "depth not given, but required by the table" in cli("map", "outline", "--mapping", table, code=4).err
 
 
-def test_a_function_that_takes_a_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_function_that_takes_a_checkpoint(tmp_path: Path, cli: Cli) -> None:
     torch.save(torch.nn.Linear(3, 2).state_dict(), tmp_path / "a.pt")
     words = ["map", "outline", "--reference", "tests.porting.nets:of_a_file", "--input", "x: b 3"]
-    assert main([*words, str(tmp_path / "a.pt")]) == 0
-    assert "Dense(2)" in capsys.readouterr().out
-    assert main(words) == 2
-    assert "takes the path of a checkpoint" in capsys.readouterr().err
+    assert "Dense(2)" in cli(*words, tmp_path / "a.pt").out
+    assert "takes the path of a checkpoint" in cli(*words, code=2).err
 
 
 @pytest.mark.parametrize(("words", "code", "told"), [
@@ -187,9 +184,8 @@ def test_a_function_that_takes_a_checkpoint(tmp_path: Path, capsys: pytest.Captu
     (["--reference", "tests.porting.nets:images", "--input", "x: b 3"], 4, "running it raises"),
     (["--reference", "tests.porting.nets:images", "--input", "x"], 2, "is not NAME: AXES"),
 ])  # fmt: skip
-def test_a_wrong_call_is_one_line(words: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["map", "outline", *words]) == code
-    shown = capsys.readouterr().err
+def test_a_wrong_call_is_one_line(words: list[str], code: int, told: str, cli: Cli) -> None:
+    shown = cli("map", "outline", *words, code=code).err
     assert told in shown
     assert shown.count("\n") == 1
 

@@ -14,6 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.command import Cli
 from wdport.cli.main import main
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
@@ -178,10 +179,9 @@ def test_refusals(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert Path("suggested_net.py").read_text() == NET
 
 
-def test_a_twin_of_another_width_stops_at_its_layer(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_twin_of_another_width_stops_at_its_layer(project: Path, cli: Cli) -> None:
     (project / "suggested_twin.py").write_text(TWIN.format(width=5))
-    assert main(SUGGEST) == 4
-    said = capsys.readouterr().out
+    said = cli(*SUGGEST, code=4).out
     assert "the first that does not:     first" in said
     assert "units (out_features) 5 where the reference has 3" in said
     assert not Path("t.yaml").exists()

@@ -7,7 +7,7 @@ import re
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 import pytest
 import yaml
@@ -17,7 +17,6 @@ from tests.schemas.__main__ import written
 from tests.schemas.compared import ROOT, dates_as_text
 from tests.schemas.formats import DOCUMENTS, formats
 from tests.schemas.held import hold, validator
-from tests.schemas.json_schema import Schema, schema_of, tables
 from wdport.diffusion.scheduler import Scheduler
 from wdport.families.custom_sampled import DiffusionForm, SamplingForm
 from wdport.files import json_document
@@ -110,37 +109,6 @@ def test_what_is_written_is_held_to_its_schema() -> None:
     """The check that `held` puts around what other tests write can fail."""
     with pytest.raises(AssertionError, match="'table' is a required property"):
         json_document.document("check", {})
-
-
-TEXT: Schema = {"type": "string"}
-NULLABLE: Schema = {"anyOf": [TEXT, {"type": "null"}]}
-
-
-@pytest.mark.parametrize(
-    ("schema", "told"),
-    [
-        (TEXT, "string"),
-        (NULLABLE, "string or null"),
-        ({"enum": ["", "sum"]}, '`""`, `sum`'),
-        ({"type": "array", "items": TEXT}, "array of strings"),
-        ({"anyOf": [{"type": "array", "items": TEXT}, {"type": "null"}]}, "array of strings or null"),
-        ({"type": "array", "items": NULLABLE}, "array of (string or null)"),
-        ({"type": "object", "additionalProperties": {"type": "array", "items": TEXT}}, "object of arrays of strings"),
-        ({"type": "array", "prefixItems": [TEXT, TEXT]}, "array of 2 strings"),
-        ({"type": "array", "prefixItems": [NULLABLE, NULLABLE]}, "array of 2 values (string or null)"),
-        ({"type": "array", "prefixItems": [NULLABLE, TEXT]}, "array of 2 values: (string or null), string"),
-    ],
-)
-def test_types_have_the_names_of_json_schema(schema: Schema, told: str) -> None:
-    assert f"| `a` | {told} |" in tables({"properties": {"a": {**schema, "description": "x"}}})
-
-
-def test_a_type_without_a_counterpart_is_refused() -> None:
-    class Strange(TypedDict):
-        value: complex
-
-    with pytest.raises(TypeError, match="no counterpart"):
-        schema_of(Strange, {}, closed=True)
 
 
 def _yaml(file: Path) -> Any:
