@@ -178,9 +178,13 @@ def require_bounds(request: Any) -> None:
             raise UsageError(option.flags[0], f"invalid value {value!r:.40}", f"give {whole_numbers(*bounds)}")
 
 
-@lru_cache
 def options_of(request: type) -> Mapping[str, Declared]:
     """The options of a request by the names of their fields, in their order, those of a base class last."""
+    return _options_of(request)
+
+
+@lru_cache
+def _options_of(request: type) -> Mapping[str, Declared]:
     hints = get_type_hints(request, include_extras=True)
     names = list(get_annotations(request))
     listed = sorted(fields(request), key=lambda field: names.index(field.name) if field.name in names else len(names))
