@@ -1,8 +1,8 @@
 """Declared options of a request: sentence, bounds and kind of file are declared at a field, exclusions at its type.
 
-A request is a frozen dataclass whose fields are options::
+A request is a frozen dataclass whose fields have their options in their types::
 
-    cases: int = option("Also compare on N more random inputs.", "N", default=0, bounds=(0, MAX_CASES))
+    cases: Annotated[int, Option("Also compare on N more random inputs.", "N", bounds=(0, MAX_CASES))] = 0
 
 The command (:mod:`wdport.cli.click_options`), the pytest plugin and the action are derived from it. Importing this
 module imports neither click nor numpy.
@@ -73,30 +73,6 @@ class Operand(Option):
     """An argument of the command: required if its field has no default, repeated if its type is a tuple."""
 
     help: str = ""
-
-
-REQUIRED: Final = MISSING
-"""The default of a field without one."""
-
-
-def shared(option: Option, default: Any = None) -> Any:
-    """The field of an option that several requests have."""
-    return field(default=default, metadata={"option": option})
-
-
-def option(help: str, metavar: str | None = None, *, default: Any = None, **settings: Any) -> Any:
-    """The field of an option; ``settings`` are fields of :class:`Option`."""
-    return shared(Option(help, metavar, **settings), default)
-
-
-def switch(help: str, **settings: Any) -> Any:
-    """The field of an option without a value."""
-    return option(help, default=False, **settings)
-
-
-def operand(metavar: str | None = None, *, default: Any = REQUIRED, **settings: Any) -> Any:
-    """The field of an argument."""
-    return shared(Operand(metavar=metavar, **settings), default)
 
 
 class Argument:
@@ -188,21 +164,23 @@ def _options_of(request: type) -> Mapping[str, Declared]:
     hints = get_type_hints(request, include_extras=True)
     names = list(get_annotations(request))
     listed = sorted(fields(request), key=lambda field: names.index(field.name) if field.name in names else len(names))
-    return MappingProxyType(
-        {field.name: _declared(field, hints[field.name]) for field in listed if "option" in field.metadata}
-    )
+    declared_options = [declared for field in listed if (declared := _declared(field, hints[field.name]))]
+    return MappingProxyType({declared.name: declared for declared in declared_options})
 
 
-def _declared(field: Field[Any], hint: Any) -> Declared:
-    """The option of a field of this type."""
+def _declared(field: Field[Any], hint: Any) -> Declared | None:
+    """The option of a field; None if its type declares none."""
     markers = getattr(hint, "__metadata__", ())
-    plain = hint.__origin__ if markers else hint
+    option = next((marker for marker in markers if isinstance(marker, Option)), None)
+    if option is None:
+        return None
+    plain = hint.__origin__
     members = (
         [member for member in get_args(plain) if member is not NoneType] if NoneType in get_args(plain) else [plain]
     )
     base = get_origin(members[0]) or members[0]
     required = field.default is MISSING
-    return Declared(field.name, field.metadata["option"], base, None if required else field.default, required, markers)
+    return Declared(field.name, option, base, None if required else field.default, required, markers)
 
 
 MAPPING: Final = Option("A mapping table of your own.  [default: the shipped one that fits]", files="table",

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
@@ -22,7 +22,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.model_target import Target, file_target
 from wdport.files.sealed_archive import sealed_archive
-from wdport.options import FORCE_OUTPUT, JSON, SHA256, operand, option, shared, switch
+from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
 
 if TYPE_CHECKING:
     from wdport.cli.results import CodedDocument
@@ -47,40 +47,46 @@ class CodingRequest:
 
     model: str
     normalised: bool = False
-    chunk: int = option("Process N latent frames at a time. N affects memory use, and affects results only by "
-                        "rounding.", "N", default=1, bounds=(1, 1 << 16))  # fmt: skip
-    dtype: str = option("Dtype of the weights.", default="float32", choices=DTYPES)
-    compute_dtype: str | None = option("Dtype of the activations.  [default: --dtype]", choices=DTYPES, group="model")
-    sha256: str | None = shared(SHA256)
-    json_file: str | None = shared(JSON)
-    force: bool = shared(FORCE_OUTPUT, False)
+    chunk: Annotated[int, Option(
+        "Process N latent frames at a time. N affects memory use, and affects results only by rounding.",
+        "N", bounds=(1, 1 << 16))] = 1  # fmt: skip
+    dtype: Annotated[str, Option("Dtype of the weights.", choices=DTYPES)] = "float32"
+    compute_dtype: Annotated[str | None, Option(
+        "Dtype of the activations.  [default: --dtype]", choices=DTYPES, group="model")] = None  # fmt: skip
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+    force: Annotated[bool, FORCE_OUTPUT] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class EncodeRequest(CodingRequest):
     """The command's arguments and options."""
 
-    model: str = operand(files="converted")
-    video: Path = operand(files=(".npy", ".npz", ".gif", ".mp4"))
-    output: Path | None = option("NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz next to "
-                                 "it]", files=(".npz",))  # fmt: skip
-    normalised: bool = switch("Normalize the latents, as diffusion models expect.")
+    model: Annotated[str, Operand(files="converted")]
+    video: Annotated[Path, Operand(files=(".npy", ".npz", ".gif", ".mp4"))]
+    output: Annotated[Path | None, Option(
+        "NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz next to it]",
+        files=(".npz",))] = None  # fmt: skip
+    normalised: Annotated[bool, Option("Normalize the latents, as diffusion models expect.")] = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class DecodeRequest(CodingRequest):
     """The command's arguments and options."""
 
-    model: str = operand(files="converted")
-    latents: Path = operand(files=LATENTS)
-    output: Path | None = option("NAME.npy, .gif or .mp4.  [default: LATENTS.video.npy next to them]",
-                                 files=(".npy", ".gif", ".mp4"))  # fmt: skip
-    output_dtype: str | None = option("Values of an .npy file: from -1 to 1, or bytes.  [default: float32; .gif and "
-                                      ".mp4 are bytes]", choices=("float32", "uint8"), group="outputs")  # fmt: skip
-    truncate: bool = switch("Convert to bytes by truncation (half a level too dark on average) instead of rounding.",
-                            group="outputs")  # fmt: skip
-    normalised: bool = switch("The latents are normalized, as returned by diffusion models.")
-    fps: float | None = option("Frames per second of a .gif or .mp4.  [default: 16]", group="outputs")
+    model: Annotated[str, Operand(files="converted")]
+    latents: Annotated[Path, Operand(files=LATENTS)]
+    output: Annotated[Path | None, Option(
+        "NAME.npy, .gif or .mp4.  [default: LATENTS.video.npy next to them]",
+        files=(".npy", ".gif", ".mp4"))] = None  # fmt: skip
+    output_dtype: Annotated[str | None, Option(
+        "Values of an .npy file: from -1 to 1, or bytes.  [default: float32; .gif and .mp4 are bytes]",
+        choices=("float32", "uint8"), group="outputs")] = None  # fmt: skip
+    truncate: Annotated[bool, Option(
+        "Convert to bytes by truncation (half a level too dark on average) instead of rounding.",
+        group="outputs")] = False  # fmt: skip
+    normalised: Annotated[bool, Option("The latents are normalized, as returned by diffusion models.")] = False
+    fps: Annotated[float | None, Option("Frames per second of a .gif or .mp4.  [default: 16]", group="outputs")] = None
 
 
 @verb("encode", EncodeRequest)

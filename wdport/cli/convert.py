@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import arguments, verb
@@ -25,13 +25,10 @@ from wdport.options import (
     MODEL,
     NO_CONFIG,
     NORM_STATS,
-    REQUIRED,
     SHA256,
     TRANSFORM,
-    operand,
-    option,
-    shared,
-    switch,
+    Operand,
+    Option,
 )
 
 if TYPE_CHECKING:
@@ -48,39 +45,49 @@ MOST_VALUES = 10
 class ConvertRequest:
     """The command's argument and options."""
 
-    checkpoint: str = operand(files="checkpoint")
-    output: str | None = option("NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: "
-                                ".keras next to the input]", files="converted")  # fmt: skip
-    dtype: str = option("Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is an error.",
-                        default="float32", choices=("float32", "bfloat16", "float16"), group="outputs")  # fmt: skip
-    max_memory: str | None = option("Memory limit for tensors, such as 512MiB (.safetensors, .npz, folder).", "SIZE")
-    max_shard_size: str | None = option("Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]",
-                                        "SIZE", group="outputs")  # fmt: skip
-    config: str | None = option("Training configuration (YAML), for settings that the shapes do not determine.",
-                                files="table")  # fmt: skip
-    values: dict[str, str] = option("One configuration value, such as num_heads=8; repeatable.",
-                                    "KEY=VALUE", default=REQUIRED, group="model")  # fmt: skip
-    norm_stats: str | None = shared(NORM_STATS)
-    data: str | None = shared(DATA)
-    transform: str | None = shared(TRANSFORM)
-    mapping: str | None = shared(MAPPING)
-    model: str | None = shared(MODEL)
-    key: str | None = shared(KEY)
-    no_config: bool = shared(NO_CONFIG, False)
-    sha256: str | None = shared(SHA256)
-    strict: bool = switch("Fail instead of assuming settings that neither the file nor the configuration specifies.")
-    force: bool = shared(FORCE_OUTPUT, False)
-    cast: bool = switch("Accept float64 weights that float32 cannot represent exactly.")
-    allow_nonfinite: bool = switch("Accept NaN and infinite weights.")
-    with_optimizer: bool = switch("Also convert the optimizer's state (Adam, AdamW, SGD), to "
-                                  "NAME.optimizer.safetensors next to the output.", group="outputs")  # fmt: skip
-    optimizer: str | None = option("adam or adamw, if the checkpoint does not say which.",
-                                   "NAME", choices=("adam", "adamw"), group="inputs")  # fmt: skip
-    optimizer_key: str | None = option("Key of the optimizer's state, if the checkpoint contains several.",
-                                       "NAME", group="inputs")  # fmt: skip
-    parameter_names: str | None = option("Names of the parameters in the optimizer's order (JSON list), if the shapes "
-                                         "do not determine them.", files=(".json",))  # fmt: skip
-    json_file: str | None = shared(JSON)
+    checkpoint: Annotated[str, Operand(files="checkpoint")]
+    output: Annotated[str | None, Option(
+        "NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras next to the input]",
+        files="converted")] = None  # fmt: skip
+    dtype: Annotated[str, Option(
+        "Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is an error.",
+        choices=("float32", "bfloat16", "float16"), group="outputs")] = "float32"  # fmt: skip
+    max_memory: Annotated[str | None, Option(
+        "Memory limit for tensors, such as 512MiB (.safetensors, .npz, folder).", "SIZE")] = None  # fmt: skip
+    max_shard_size: Annotated[str | None, Option(
+        "Maximum size of a shard in a folder, such as 5GB.  [default: 5GB]",
+        "SIZE", group="outputs")] = None  # fmt: skip
+    config: Annotated[str | None, Option(
+        "Training configuration (YAML), for settings that the shapes do not determine.",
+        files="table")] = None  # fmt: skip
+    values: Annotated[dict[str, str], Option(
+        "One configuration value, such as num_heads=8; repeatable.", "KEY=VALUE", group="model")]  # fmt: skip
+    norm_stats: Annotated[str | None, NORM_STATS] = None
+    data: Annotated[str | None, DATA] = None
+    transform: Annotated[str | None, TRANSFORM] = None
+    mapping: Annotated[str | None, MAPPING] = None
+    model: Annotated[str | None, MODEL] = None
+    key: Annotated[str | None, KEY] = None
+    no_config: Annotated[bool, NO_CONFIG] = False
+    sha256: Annotated[str | None, SHA256] = None
+    strict: Annotated[bool, Option(
+        "Fail instead of assuming settings that neither the file nor the configuration specifies.")] = False  # fmt: skip
+    force: Annotated[bool, FORCE_OUTPUT] = False
+    cast: Annotated[bool, Option("Accept float64 weights that float32 cannot represent exactly.")] = False
+    allow_nonfinite: Annotated[bool, Option("Accept NaN and infinite weights.")] = False
+    with_optimizer: Annotated[bool, Option(
+        "Also convert the optimizer's state (Adam, AdamW, SGD), to NAME.optimizer.safetensors next to the output.",
+        group="outputs")] = False  # fmt: skip
+    optimizer: Annotated[str | None, Option(
+        "adam or adamw, if the checkpoint does not say which.",
+        "NAME", choices=("adam", "adamw"), group="inputs")] = None  # fmt: skip
+    optimizer_key: Annotated[str | None, Option(
+        "Key of the optimizer's state, if the checkpoint contains several.",
+        "NAME", group="inputs")] = None  # fmt: skip
+    parameter_names: Annotated[str | None, Option(
+        "Names of the parameters in the optimizer's order (JSON list), if the shapes do not determine them.",
+        files=(".json",))] = None  # fmt: skip
+    json_file: Annotated[str | None, JSON] = None
 
 
 @verb("convert", ConvertRequest)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wdport.cli.click_options import verb
 from wdport.cli.completion import CONVERTED
@@ -15,7 +15,7 @@ from wdport.cli.model_inputs import open_sampled
 from wdport.cli.progress import scores_bar
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.options import FORCE, JSON, REQUIRED, operand, option, shared, switch
+from wdport.options import FORCE, JSON, Operand, Option
 
 if TYPE_CHECKING:
     from wdport.evaluation.document import EvaluationDocument
@@ -27,28 +27,35 @@ SAMPLES = (".npz", ".npy", ".csv")
 class EvaluateRequest:
     """The command's argument and options."""
 
-    samples: str = operand(metavar="SAMPLES|MODEL", files=(*SAMPLES, *CONVERTED))
-    data: str = option("Real data (CSV, NPY, ARFF, MAT), whose windows are compared.", default=REQUIRED, files="series")
-    against: str | None = option("Other samples to score, such as those of the PyTorch model.",
-                                 names=("--other-samples",), former=("--against",), files=SAMPLES)  # fmt: skip
-    sweep: str | None = option('Sample from MODEL with several settings and score each: "ddpm:1000 ddim:20,50 '
-                               'ddim-textbook:eta1:50".  [default for a MODEL: its default sampler]',
-                               "SETTINGS")  # fmt: skip
-    count: int | None = option("Number of samples for every setting of --sweep.  [default: 2000]",
-                               names=("-n", "--count"), bounds=(5, 1 << 24))  # fmt: skip
-    scale: str | None = option("Scale of a MODEL's samples, as for wdport sample.  [default: data, if MODEL contains "
-                               "scales]", "S,S,...|FILE|data")  # fmt: skip
-    unconditional: bool = switch("Do not condition a MODEL that can be conditioned.")
-    metrics: str | None = option("context-fid, correlational, discriminative, predictive, dtw-js, sliced-wasserstein.  "
-                                 "[default: all]", "NAME,...")  # fmt: skip
-    repeats: int = option("Repetitions of every score, each with its own random subsets and training runs.",
-                          default=5, bounds=(1, 1000))  # fmt: skip
-    seed: int = option("Random seed.", default=0, bounds=(0, (1 << 31) - 1))
-    encoder: str | None = option("A converted encoder of series, for Context-FID.  [default: a new one is trained on "
-                                 "the data]", "MODEL", files="converted")  # fmt: skip
-    html_file: str | None = option("Also write a page with figures.", names=("--html",), files=(".html",))
-    json_file: str | None = shared(JSON)
-    force: bool = shared(FORCE, False)
+    samples: Annotated[str, Operand(metavar="SAMPLES|MODEL", files=(*SAMPLES, *CONVERTED))]
+    data: Annotated[str, Option("Real data (CSV, NPY, ARFF, MAT), whose windows are compared.", files="series")]
+    against: Annotated[str | None, Option(
+        "Other samples to score, such as those of the PyTorch model.",
+        names=("--other-samples",), former=("--against",), files=SAMPLES)] = None  # fmt: skip
+    sweep: Annotated[str | None, Option(
+        'Sample from MODEL with several settings and score each: "ddpm:1000 ddim:20,50 ddim-textbook:eta1:50".  '
+        "[default for a MODEL: its default sampler]", "SETTINGS")] = None  # fmt: skip
+    count: Annotated[int | None, Option(
+        "Number of samples for every setting of --sweep.  [default: 2000]",
+        names=("-n", "--count"), bounds=(5, 1 << 24))] = None  # fmt: skip
+    scale: Annotated[str | None, Option(
+        "Scale of a MODEL's samples, as for wdport sample.  [default: data, if MODEL contains scales]",
+        "S,S,...|FILE|data")] = None  # fmt: skip
+    unconditional: Annotated[bool, Option("Do not condition a MODEL that can be conditioned.")] = False
+    metrics: Annotated[str | None, Option(
+        "context-fid, correlational, discriminative, predictive, dtw-js, sliced-wasserstein.  [default: all]",
+        "NAME,...")] = None  # fmt: skip
+    repeats: Annotated[int, Option(
+        "Repetitions of every score, each with its own random subsets and training runs.",
+        bounds=(1, 1000))] = 5  # fmt: skip
+    seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 31) - 1))] = 0
+    encoder: Annotated[str | None, Option(
+        "A converted encoder of series, for Context-FID.  [default: a new one is trained on the data]",
+        "MODEL", files="converted")] = None  # fmt: skip
+    html_file: Annotated[str | None, Option(
+        "Also write a page with figures.", names=("--html",), files=(".html",))] = None  # fmt: skip
+    json_file: Annotated[str | None, JSON] = None
+    force: Annotated[bool, FORCE] = False
 
 
 @verb("evaluate", EvaluateRequest)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET
 
@@ -21,7 +21,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
 from wdport.files.model_target import Target, stem_of
 from wdport.model import FORMER_SAMPLERS
-from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, SHA256, operand, option, shared, switch
+from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, SHA256, Operand, Option
 from wdport.shared_types import POLICIES
 
 if TYPE_CHECKING:
@@ -42,45 +42,56 @@ DESCRIBED = ("what", "batch", "programs", "condition", "compute_dtype", "precisi
 class ExportRequest:
     """The command's argument and options."""
 
-    model: str = operand(files="converted")
-    to: str = option("Export a program, or the checkpoint's own tensors for PyTorch.",
-                     default="stablehlo", choices=("stablehlo", "torch"))  # fmt: skip
-    what: str | None = option("The denoiser of a diffusion model, its complete sampler, or the network of any model "
-                              "with its own inputs and outputs.  [default: denoiser if the model draws samples, else "
-                              "network]", choices=("denoiser", "sampler", "network"))  # fmt: skip
-    platforms: str = option("Comma-separated list of cpu, cuda, rocm and tpu; they need not be available on this "
-                            "machine.", "NAMES", default="cpu", by_comma=True,
-                            completions=lambda: ("cpu", "cuda", "rocm", "tpu"))  # fmt: skip
-    batch: int | None = option("Fixed batch size.  [default: any]",
-                               "N", names=("--batch-size",), former=("--batch",), bounds=(1, 1 << 24))  # fmt: skip
-    sizes: tuple[str, ...] = option("Fix another size that may differ between calls of the network, such as n=512.",
-                                    "NAME=N", default=(), names=("--size",))  # fmt: skip
-    sampler: str | None = option("As for wdport sample, with --what sampler.  [default: ddpm; for a flow, heun]",
-                                 "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)  # fmt: skip
-    steps: int | None = option("As for wdport sample.  [default: all; 20 for dpm++2m-sde]")
-    eta: float = option("Noise level of ddim.", default=0.0)
-    dtype: str = option("Keras dtype policy of the network.", default="float32", choices=("float32", "mixed_bfloat16"))
-    precision: str = option("Precision of float32 matrix products and convolutions; default lets a TPU or GPU use "
-                            "fewer bits.", default="highest", choices=("highest", "default"))  # fmt: skip
-    mapping: str | None = option("The table of your own model; a denoiser or sampler needs its settings for sampling.",
-                                 files="table", group="model")  # fmt: skip
-    function: str | None = shared(MODEL)
-    inputs: tuple[str, ...] = option("One input of your own model, such as 'x: b 3 48 48', if its table lists none.",
-                                     "'NAME: AXES'", default=(), group="model")  # fmt: skip
-    like: str | None = option("With --to torch, the checkpoint that supplies the tensors that MODEL lacks.",
-                              files="checkpoint")  # fmt: skip
-    optimizer: str | None = option(
+    model: Annotated[str, Operand(files="converted")]
+    to: Annotated[str, Option(
+        "Export a program, or the checkpoint's own tensors for PyTorch.",
+        choices=("stablehlo", "torch"))] = "stablehlo"  # fmt: skip
+    what: Annotated[str | None, Option(
+        "The denoiser of a diffusion model, its complete sampler, or the network of any model with its own inputs and "
+        "outputs.  [default: denoiser if the model draws samples, else network]",
+        choices=("denoiser", "sampler", "network"))] = None  # fmt: skip
+    platforms: Annotated[str, Option(
+        "Comma-separated list of cpu, cuda, rocm and tpu; they need not be available on this machine.",
+        "NAMES", by_comma=True, completions=lambda: ("cpu", "cuda", "rocm", "tpu"))] = "cpu"  # fmt: skip
+    batch: Annotated[int | None, Option(
+        "Fixed batch size.  [default: any]",
+        "N", names=("--batch-size",), former=("--batch",), bounds=(1, 1 << 24))] = None  # fmt: skip
+    sizes: Annotated[tuple[str, ...], Option(
+        "Fix another size that may differ between calls of the network, such as n=512.",
+        "NAME=N", names=("--size",))] = ()  # fmt: skip
+    sampler: Annotated[str | None, Option(
+        "As for wdport sample, with --what sampler.  [default: ddpm; for a flow, heun]",
+        "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)] = None  # fmt: skip
+    steps: Annotated[int | None, Option("As for wdport sample.  [default: all; 20 for dpm++2m-sde]")] = None
+    eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
+    dtype: Annotated[str, Option(
+        "Keras dtype policy of the network.", choices=("float32", "mixed_bfloat16"))] = "float32"  # fmt: skip
+    precision: Annotated[str, Option(
+        "Precision of float32 matrix products and convolutions; default lets a TPU or GPU use fewer bits.",
+        choices=("highest", "default"))] = "highest"  # fmt: skip
+    mapping: Annotated[str | None, Option(
+        "The table of your own model; a denoiser or sampler needs its settings for sampling.",
+        files="table", group="model")] = None  # fmt: skip
+    function: Annotated[str | None, MODEL] = None
+    inputs: Annotated[tuple[str, ...], Option(
+        "One input of your own model, such as 'x: b 3 48 48', if its table lists none.",
+        "'NAME: AXES'", group="model")] = ()  # fmt: skip
+    like: Annotated[str | None, Option(
+        "With --to torch, the checkpoint that supplies the tensors that MODEL lacks.",
+        files="checkpoint")] = None  # fmt: skip
+    optimizer: Annotated[str | None, Option(
         "With --to torch, the file written by convert --with-optimizer, to write a training checkpoint (.pt).",
-        names=("--optimizer-file",), former=("--optimizer",), files=(".safetensors",))  # fmt: skip
-    key: str | None = shared(KEY)
-    sha256: str | None = shared(SHA256)
-    json_file: str | None = shared(JSON)
-    output: str | None = option("NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  [default: "
-                                "MODEL.stablehlo or MODEL.torch.safetensors next to it]",
-                                files=(".stablehlo", ".safetensors", ".pt"))  # fmt: skip
-    verify: bool = switch("Compare the programs with MODEL, in a process without wdport, or the tensors with the "
-                          "checkpoint; write nothing if they differ.")  # fmt: skip
-    force: bool = shared(FORCE_OUTPUT, False)
+        names=("--optimizer-file",), former=("--optimizer",), files=(".safetensors",))] = None  # fmt: skip
+    key: Annotated[str | None, KEY] = None
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+    output: Annotated[str | None, Option(
+        "NAME.stablehlo; with --to torch NAME.safetensors or NAME.pt.  [default: MODEL.stablehlo or "
+        "MODEL.torch.safetensors next to it]", files=(".stablehlo", ".safetensors", ".pt"))] = None  # fmt: skip
+    verify: Annotated[bool, Option(
+        "Compare the programs with MODEL, in a process without wdport, or the tensors with the checkpoint; write "
+        "nothing if they differ.")] = False  # fmt: skip
+    force: Annotated[bool, FORCE_OUTPUT] = False
 
 
 @verb("export", ExportRequest)

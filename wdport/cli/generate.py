@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from wdport.files.model_target import Target, file_target
 from wdport.files.outputs import require_apart
 from wdport.files.sealed_archive import sealed_archive
 from wdport.limits import MAX_STEPS
-from wdport.options import FORCE_OUTPUT, JSON, SHA256, operand, option, shared
+from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
 from wdport.shared_types import POLICIES
 
 if TYPE_CHECKING:
@@ -47,42 +47,54 @@ SETTINGS: Final = ("length", "block_length", "steps", "threshold", "edit", "temp
 class GenerateRequest:
     """The command's argument and options."""
 
-    model: str = operand(files="converted")
-    texts: tuple[str, ...] = option("A text, with [MASK] for every token to fill in; repeatable.",
-                                    "TEXT", default=(), names=("--text",), group="inputs")  # fmt: skip
-    text_file: str | None = option("File with one text per line.", files=TEXTS)
-    prompt_ids: str | None = option("Token numbers instead of texts: a list of lists (.json), or an array (.npy).",
-                                    files=TOKENS)  # fmt: skip
-    gap: int = option("Number of tokens for each [MASK] of a prompt.", "N", default=1, bounds=(1, 1 << 16))
-    length: int = option("Number of tokens to append to each prompt.  [default: 0, only fill]",
-                         "N", default=0, bounds=(0, 1 << 20), show_default=False)  # fmt: skip
-    block_length: int | None = option("Number of tokens per block; the tokens of a block are generated together.  "
-                                      "[default: 32 with --length, otherwise all]",
-                                      "N", bounds=(1, 1 << 20))  # fmt: skip
-    steps: int | None = option("Maximum number of steps per block.  [default: one per token]", bounds=(1, MAX_STEPS))
-    threshold: float = option("Keep a token as soon as its probability exceeds P; 1 disables this.", "P", default=0.95)
-    edit: float | None = option("Replace generated tokens with others whose probability exceeds P, for at most 17 "
-                                "steps after a block is full.  [default: never]", "P")  # fmt: skip
-    temperature: float = option("At 0, take the most probable token; above 0, draw tokens.", "T", default=0.0)
-    top_k: int | None = option("Draw from the K most probable tokens.", "K", bounds=(1, MAX_STEPS))
-    top_p: float | None = option("Draw from the most probable tokens whose probabilities add up to P.", "P")
-    end: str | None = option("Token that ends a text, given by its number or its name.", "TOKEN")
-    forbid: tuple[str, ...] = option("Token that is never generated, given by its number or its name; repeatable.",
-                                     "TOKEN", default=())  # fmt: skip
-    mask: int | None = option("Number of the mask token.  [default: the model's]", "N", bounds=(0, MAX_STEPS))
-    tokenizer: str | None = option("tokenizer.json, or the folder that contains it.  [default: the one in the model's "
-                                   "file]", files=(".json",), group="model")  # fmt: skip
-    seed: int = option("Random seed.", default=0, bounds=(0, (1 << 32) - 1))
-    batch: int | None = option("Number of prompts per network call.  [default: depends on the size of the vocabulary]",
-                               "N", names=("--batch-size",), former=("--batch",), bounds=(1, 1 << 20))  # fmt: skip
-    output: str | None = option("NAME.txt (one text per line), .json or .npz (tokens and steps).  [default: print the "
-                                "texts]", files=FORMATS)  # fmt: skip
-    animate: str | None = option("Write the first texts after every step, as a .gif or as pages of a .txt.",
-                                 files=(".gif", ".txt"))  # fmt: skip
-    dtype: str = option("Keras dtype policy of the network.", default="float32", choices=tuple(POLICIES))
-    sha256: str | None = shared(SHA256)
-    json_file: str | None = shared(JSON)
-    force: bool = shared(FORCE_OUTPUT, False)
+    model: Annotated[str, Operand(files="converted")]
+    texts: Annotated[tuple[str, ...], Option(
+        "A text, with [MASK] for every token to fill in; repeatable.",
+        "TEXT", names=("--text",), group="inputs")] = ()  # fmt: skip
+    text_file: Annotated[str | None, Option("File with one text per line.", files=TEXTS)] = None
+    prompt_ids: Annotated[str | None, Option(
+        "Token numbers instead of texts: a list of lists (.json), or an array (.npy).",
+        files=TOKENS)] = None  # fmt: skip
+    gap: Annotated[int, Option("Number of tokens for each [MASK] of a prompt.", "N", bounds=(1, 1 << 16))] = 1
+    length: Annotated[int, Option(
+        "Number of tokens to append to each prompt.  [default: 0, only fill]",
+        "N", bounds=(0, 1 << 20), show_default=False)] = 0  # fmt: skip
+    block_length: Annotated[int | None, Option(
+        "Number of tokens per block; the tokens of a block are generated together.  [default: 32 with --length, "
+        "otherwise all]", "N", bounds=(1, 1 << 20))] = None  # fmt: skip
+    steps: Annotated[int | None, Option(
+        "Maximum number of steps per block.  [default: one per token]", bounds=(1, MAX_STEPS))] = None  # fmt: skip
+    threshold: Annotated[float, Option(
+        "Keep a token as soon as its probability exceeds P; 1 disables this.", "P")] = 0.95  # fmt: skip
+    edit: Annotated[float | None, Option(
+        "Replace generated tokens with others whose probability exceeds P, for at most 17 steps after a block is "
+        "full.  [default: never]", "P")] = None  # fmt: skip
+    temperature: Annotated[float, Option("At 0, take the most probable token; above 0, draw tokens.", "T")] = 0.0
+    top_k: Annotated[int | None, Option("Draw from the K most probable tokens.", "K", bounds=(1, MAX_STEPS))] = None
+    top_p: Annotated[float | None, Option(
+        "Draw from the most probable tokens whose probabilities add up to P.", "P")] = None  # fmt: skip
+    end: Annotated[str | None, Option("Token that ends a text, given by its number or its name.", "TOKEN")] = None
+    forbid: Annotated[tuple[str, ...], Option(
+        "Token that is never generated, given by its number or its name; repeatable.", "TOKEN")] = ()  # fmt: skip
+    mask: Annotated[int | None, Option(
+        "Number of the mask token.  [default: the model's]", "N", bounds=(0, MAX_STEPS))] = None  # fmt: skip
+    tokenizer: Annotated[str | None, Option(
+        "tokenizer.json, or the folder that contains it.  [default: the one in the model's file]",
+        files=(".json",), group="model")] = None  # fmt: skip
+    seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 32) - 1))] = 0
+    batch: Annotated[int | None, Option(
+        "Number of prompts per network call.  [default: depends on the size of the vocabulary]",
+        "N", names=("--batch-size",), former=("--batch",), bounds=(1, 1 << 20))] = None  # fmt: skip
+    output: Annotated[str | None, Option(
+        "NAME.txt (one text per line), .json or .npz (tokens and steps).  [default: print the texts]",
+        files=FORMATS)] = None  # fmt: skip
+    animate: Annotated[str | None, Option(
+        "Write the first texts after every step, as a .gif or as pages of a .txt.",
+        files=(".gif", ".txt"))] = None  # fmt: skip
+    dtype: Annotated[str, Option("Keras dtype policy of the network.", choices=tuple(POLICIES))] = "float32"
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+    force: Annotated[bool, FORCE_OUTPUT] = False
 
 
 @verb("generate", GenerateRequest)

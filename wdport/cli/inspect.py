@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import prod
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
@@ -24,7 +24,7 @@ from wdport.files.keras_reader import open_weights
 from wdport.files.manifest_seal import manifest_of
 from wdport.files.model_files import read_metadata, read_variables, size_at
 from wdport.files.model_target import KERAS, format_at
-from wdport.options import JSON, KEY, SHA256, operand, shared, switch
+from wdport.options import JSON, KEY, SHA256, Operand, Option
 
 if TYPE_CHECKING:
     from msgspec import UnsetType
@@ -45,11 +45,11 @@ MOST_NAMES: Final = 4
 class InspectRequest:
     """The command's argument and options."""
 
-    file: str = operand(files="model")
-    key: str | None = shared(KEY)
-    sha256: str | None = shared(SHA256)
-    every: bool = switch("List every tensor.", names=("--tensors",))
-    json_file: str | None = shared(JSON)
+    file: Annotated[str, Operand(files="model")]
+    key: Annotated[str | None, KEY] = None
+    sha256: Annotated[str | None, SHA256] = None
+    every: Annotated[bool, Option("List every tensor.", names=("--tensors",))] = False
+    json_file: Annotated[str | None, JSON] = None
 
 
 @verb("inspect", InspectRequest)

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, ClassVar
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import click
 
@@ -16,7 +16,7 @@ from wdport.cli.documents import give, require_document
 from wdport.cli.verb import Verbs
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.options import JSON, KEY, MAPPING, REQUIRED, SET, Option, operand, option, shared, switch
+from wdport.options import JSON, KEY, MAPPING, SET, Operand, Option
 from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
@@ -51,20 +51,23 @@ def command() -> None:
 class CheckRequest:
     """The arguments and options of `wdport map check`."""
 
-    table: str = operand(files="table")
-    checkpoint: str | None = operand(default=None, files="checkpoint")
-    model: str | None = shared(MODEL)
-    config: str | None = shared(CONFIG)
-    values: dict[str, str] = shared(SET, REQUIRED)
-    key: str | None = shared(KEY)
-    strict: bool = switch("Treat warnings as faults.", names=("--warnings-as-faults",), former=("--strict",))
-    every: bool = switch("List every row and the number of tensors that it matches.", names=("--rows",))
-    read: bool = switch("Also read the weights, and report unusual values.", names=("--values",))
-    dtype: str = option("With --values, the dtype of the port.",
-                        default="float32", choices=("float32", "bfloat16", "float16"))  # fmt: skip
-    settings: bool = switch("Build your two models and compare their hyper-parameters.")
-    reference: str | None = option("With --settings, your own PyTorch model.", "MODULE:FUNCTION", group="model")
-    json_file: str | None = shared(JSON)
+    table: Annotated[str, Operand(files="table")]
+    checkpoint: Annotated[str | None, Operand(files="checkpoint")] = None
+    model: Annotated[str | None, MODEL] = None
+    config: Annotated[str | None, CONFIG] = None
+    values: Annotated[dict[str, str], SET]
+    key: Annotated[str | None, KEY] = None
+    strict: Annotated[bool, Option(
+        "Treat warnings as faults.", names=("--warnings-as-faults",), former=("--strict",))] = False  # fmt: skip
+    every: Annotated[bool, Option(
+        "List every row and the number of tensors that it matches.", names=("--rows",))] = False  # fmt: skip
+    read: Annotated[bool, Option("Also read the weights, and report unusual values.", names=("--values",))] = False
+    dtype: Annotated[str, Option(
+        "With --values, the dtype of the port.", choices=("float32", "bfloat16", "float16"))] = "float32"  # fmt: skip
+    settings: Annotated[bool, Option("Build your two models and compare their hyper-parameters.")] = False
+    reference: Annotated[str | None, Option(
+        "With --settings, your own PyTorch model.", "MODULE:FUNCTION", group="model")] = None  # fmt: skip
+    json_file: Annotated[str | None, JSON] = None
 
 
 @verb("check", CheckRequest, short_help="Look for faults in a table, and for tensors that it does not map.")
@@ -104,14 +107,14 @@ def check(request: CheckRequest) -> int:
 class ExplainRequest:
     """The arguments and options of `wdport map explain`."""
 
-    name: str = operand()
-    file: str = operand(metavar="CHECKPOINT|CONVERTED", files="any")
-    mapping: str | None = shared(MAPPING)
-    model: str | None = shared(MODEL)
-    config: str | None = shared(CONFIG)
-    values: dict[str, str] = shared(SET, REQUIRED)
-    key: str | None = shared(KEY)
-    json_file: str | None = shared(JSON)
+    name: Annotated[str, Operand()]
+    file: Annotated[str, Operand(metavar="CHECKPOINT|CONVERTED", files="any")]
+    mapping: Annotated[str | None, MAPPING] = None
+    model: Annotated[str | None, MODEL] = None
+    config: Annotated[str | None, CONFIG] = None
+    values: Annotated[dict[str, str], SET]
+    key: Annotated[str | None, KEY] = None
+    json_file: Annotated[str | None, JSON] = None
 
 
 @verb("explain", ExplainRequest, short_help="Show where a variable comes from, or where a tensor goes.")
@@ -143,11 +146,11 @@ def explain(request: ExplainRequest) -> int:
 class DiffRequest:
     """The arguments and options of `wdport map diff`."""
 
-    first: str = operand(metavar="A", files="any")
-    second: str = operand(metavar="B", files="any")
-    key_a: str | None = option("Key of the state_dict in A, if A has several.", "NAME")
-    key_b: str | None = option("Key of the state_dict in B, if B has several.", "NAME")
-    json_file: str | None = shared(JSON)
+    first: Annotated[str, Operand(metavar="A", files="any")]
+    second: Annotated[str, Operand(metavar="B", files="any")]
+    key_a: Annotated[str | None, Option("Key of the state_dict in A, if A has several.", "NAME")] = None
+    key_b: Annotated[str | None, Option("Key of the state_dict in B, if B has several.", "NAME")] = None
+    json_file: Annotated[str | None, JSON] = None
 
 
 @verb("diff", DiffRequest, short_help="Compare two tables, checkpoints or converted files.")

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 from wdport.cli.click_options import verb
 from wdport.cli.console import LONGEST_FACT, facts, width_of
@@ -15,7 +15,7 @@ from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.options import INPUTS, JSON, operand, option, shared, switch
+from wdport.options import INPUTS, JSON, Operand, Option
 
 if TYPE_CHECKING:
     from wdport.porting.outline.result import Outline, Step, Value
@@ -28,13 +28,17 @@ WIDEST = (40, 24, 30, 62)
 class OutlineRequest:
     """The command's argument and options."""
 
-    checkpoint: str | None = operand(default=None, files="checkpoint")
-    reference: str | None = option("Function that builds your PyTorch model.", "MODULE:FUNCTION", group="model")
-    inputs: tuple[str, ...] = shared(INPUTS, ())
-    mapping: str | None = option("A table that names the function and the inputs.", files="table", group="model")
-    config: str | None = option("Arguments for the function (YAML or JSON), if a table names them.", files="table")
-    every: bool = switch("List every block, including those with the same structure.", names=("--rows",))
-    json_file: str | None = shared(JSON)
+    checkpoint: Annotated[str | None, Operand(files="checkpoint")] = None
+    reference: Annotated[str | None, Option(
+        "Function that builds your PyTorch model.", "MODULE:FUNCTION", group="model")] = None  # fmt: skip
+    inputs: Annotated[tuple[str, ...], INPUTS] = ()
+    mapping: Annotated[str | None, Option(
+        "A table that names the function and the inputs.", files="table", group="model")] = None  # fmt: skip
+    config: Annotated[str | None, Option(
+        "Arguments for the function (YAML or JSON), if a table names them.", files="table")] = None  # fmt: skip
+    every: Annotated[bool, Option(
+        "List every block, including those with the same structure.", names=("--rows",))] = False  # fmt: skip
+    json_file: Annotated[str | None, JSON] = None
 
 
 @verb("outline", OutlineRequest, short_help="List the layers of a PyTorch model, and the corresponding Keras layers.")

@@ -11,7 +11,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
 from wdport.cli.click_options import verb
 from wdport.cli.console import console, counted
@@ -24,7 +24,7 @@ from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import writable
 from wdport.files.temporary import scratch_folder
-from wdport.options import FORCE, INPUTS, JSON, option, shared, switch
+from wdport.options import FORCE, INPUTS, JSON, Option
 from wdport.text_marks import Marked, joined, marked
 
 if TYPE_CHECKING:
@@ -46,17 +46,19 @@ ENDS = (0, 130, 143)
 class SuggestRequest:
     """The command's options."""
 
-    reference: str | None = option("The PyTorch model.", "MODULE:FUNCTION", group="model")
-    model: str | None = option("The Keras model.", "MODULE:FUNCTION",
-                               names=("--keras-model",), former=("--model",), group="model")  # fmt: skip
-    inputs: tuple[str, ...] = shared(INPUTS, ())
-    config: str | None = option("Arguments for both functions (YAML).", files="table")
-    checkpoint: str | None = option("Checkpoint with whose weights the table is also proved.", files="checkpoint")
-    output: str | None = option("File to write the table to.  [default: print it]", files="table")
-    no_proof: bool = switch("Skip verify; the table is then not proved.")
-    json_file: str | None = shared(JSON)
-    watch: bool = switch("Try again whenever a file in the folder of the Keras model is saved.")
-    force: bool = shared(FORCE, False)
+    reference: Annotated[str | None, Option("The PyTorch model.", "MODULE:FUNCTION", group="model")] = None
+    model: Annotated[str | None, Option(
+        "The Keras model.",
+        "MODULE:FUNCTION", names=("--keras-model",), former=("--model",), group="model")] = None  # fmt: skip
+    inputs: Annotated[tuple[str, ...], INPUTS] = ()
+    config: Annotated[str | None, Option("Arguments for both functions (YAML).", files="table")] = None
+    checkpoint: Annotated[str | None, Option(
+        "Checkpoint with whose weights the table is also proved.", files="checkpoint")] = None  # fmt: skip
+    output: Annotated[str | None, Option("File to write the table to.  [default: print it]", files="table")] = None
+    no_proof: Annotated[bool, Option("Skip verify; the table is then not proved.")] = False
+    json_file: Annotated[str | None, JSON] = None
+    watch: Annotated[bool, Option("Try again whenever a file in the folder of the Keras model is saved.")] = False
+    force: Annotated[bool, FORCE] = False
 
 
 @verb("suggest", SuggestRequest, short_help="Find the mapping table for a PyTorch model and a Keras model.")

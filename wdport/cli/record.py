@@ -8,7 +8,7 @@ from contextlib import redirect_stdout
 from dataclasses import dataclass
 from glob import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
@@ -28,7 +28,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
 from wdport.files.model_target import Target, file_target
 from wdport.files.temporary import track_write
-from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, operand, option, shared
+from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
 from wdport.recorder import Input, Refusal, read_input, record_file
 
 if TYPE_CHECKING:
@@ -39,16 +39,18 @@ if TYPE_CHECKING:
 class RecordRequest:
     """The command's arguments, the function of the model and the checkpoint, and its options."""
 
-    subject: tuple[str, ...] = operand(metavar="[MODULE:FUNCTION] CHECKPOINT", files="checkpoint")
-    mapping: str | None = option("The table of your own model, with the function and the inputs.",
-                                 files="table", group="model")  # fmt: skip
-    output: str | None = option("NAME.npz.  [default: NAME.run.npz next to the checkpoint]", files=(".npz",))
-    leave_out: tuple[str, ...] = option("Modules not to record, such as 'ema.*'; repeatable.", "PATTERN", default=())
-    inputs: tuple[str, ...] = shared(INPUTS, ())
-    key: str | None = shared(KEY)
-    sha256: str | None = shared(SHA256)
-    json_file: str | None = shared(JSON)
-    force: bool = shared(FORCE_OUTPUT, False)
+    subject: Annotated[tuple[str, ...], Operand(metavar="[MODULE:FUNCTION] CHECKPOINT", files="checkpoint")]
+    mapping: Annotated[str | None, Option(
+        "The table of your own model, with the function and the inputs.",
+        files="table", group="model")] = None  # fmt: skip
+    output: Annotated[str | None, Option(
+        "NAME.npz.  [default: NAME.run.npz next to the checkpoint]", files=(".npz",))] = None  # fmt: skip
+    leave_out: Annotated[tuple[str, ...], Option("Modules not to record, such as 'ema.*'; repeatable.", "PATTERN")] = ()
+    inputs: Annotated[tuple[str, ...], INPUTS] = ()
+    key: Annotated[str | None, KEY] = None
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+    force: Annotated[bool, FORCE_OUTPUT] = False
 
 
 @verb("record", RecordRequest, arity=lambda options: (1 if "--mapping" in options else 2, 2))

@@ -6,7 +6,7 @@ import gc
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Annotated, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +30,7 @@ from wdport.files.samples_writer import Blocks, first_samples, samples_target
 from wdport.files.series_figure import DataWindows
 from wdport.jax_settings import chosen_numerics
 from wdport.model import FORMER_SAMPLERS, Array, Decoding, Diffused, NotDecoded
-from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, SHA256, operand, option, shared, switch
+from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, SHA256, Operand, Option
 from wdport.shared_types import POLICIES
 from wdport.version import VERSION
 
@@ -50,61 +50,77 @@ _READ = ("model", "known", "init", "mapping", "condition")
 class SampleRequest:
     """The command's argument and options; ``chunk`` and ``batch`` are None if wdport chooses them."""
 
-    model: str = operand(files="converted")
-    count: int | None = option("Number of samples.  [default: 1, or the length of --init]",
-                               names=("-n", "--count"), bounds=(1, 1 << 32))  # fmt: skip
-    sampler: str | None = option("ddpm or ddim as in the checkpoint's own code; ddim-textbook, euler, euler-ancestral, "
-                                 "heun, dpm++2m, dpm++2m-sde, unipc, probability-flow; for a flow: heun, euler, rk4.  "
-                                 "[default: ddpm; for a flow, heun]",
-                                 "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)  # fmt: skip
-    steps: int | None = option("Number of steps, counted as in the checkpoint's own code, where 50 gives 51.  "
-                               "[default: all; 20 for dpm++2m-sde]")  # fmt: skip
-    eta: float = option("Noise level of ddim.", default=0.0)
-    seed: int = option("Random seed; results do not depend on --chunk.", default=0)
-    chunk: int | None = option("Number of samples to save at a time, or auto: several batches. It does not affect the "
-                               "results.", "N|auto", word="auto")  # fmt: skip
-    batch: int | None = option("Number of samples per network call, or auto: chosen to fit the free memory. It may "
-                               "affect the last bits of the samples.",
-                               "N|auto", names=("--batch-size",), former=("--batch",), word="auto")  # fmt: skip
-    output: str | None = option("NAME.npz (coefficients and series), .npy, .csv or .parquet (series).  [default: "
-                                "MODEL.samples.npz next to it]",
-                                files=(".npz", ".npy", ".csv", ".parquet"))  # fmt: skip
-    plot: str | None = option("Plot the first samples to a .png, .svg or .pdf.",
-                              files=(".png", ".svg", ".pdf"), group="outputs")  # fmt: skip
-    data: str | None = option("With --plot, data (CSV, NPY, ARFF, MAT) whose windows are plotted next to the samples.",
-                              files="series")  # fmt: skip
-    animate: str | None = option("Animate the sampling of the first samples in a .gif.", files=(".gif",))
-    save_every: int = option("Save finished samples every N chunks; an interrupted run resumes from them.",
-                             "N", default=1, group="outputs", bounds=(1, 1 << 32))  # fmt: skip
-    known: str | None = option("A series (CSV, NPY) with NaN for unknown values, which are filled in.", files="known")
-    resample: int | None = option("Take every step K times, so that filled-in values fit the known ones.  [default: 5 "
-                                  "with --known]", "K")  # fmt: skip
-    labels: str | None = option("One class for all samples, or several classes that are used in turn; for a "
-                                "class-conditional model.", "N,N,...", names=("--label",))  # fmt: skip
-    scale: str | None = option("One scale for all samples, several that are used in turn (numbers or .npy), or data to "
-                               "draw scales from the training data; for a model that takes a scale.",
-                               "S,S,...|FILE|data")  # fmt: skip
-    condition: str | None = option("Values of a conditioning input of any name, given as for --scale.", "V,V,...|FILE")
-    unconditional: bool = switch("Do not condition a model that can be conditioned.")
-    anchor: float | None = option("Price near which the samples begin, for a model of prices.  [default: drawn from "
-                                  "windows of the training data]", "PRICE")  # fmt: skip
-    transform: str | None = option("The model's own transform. Its code is run, and samples are in the units of the "
-                                   "data.", "MODULE:CLASS", group="model")  # fmt: skip
-    guidance: float | None = option("Strength of classifier-free guidance: above 1, samples follow their condition "
-                                    "more closely.", "W")  # fmt: skip
-    init: str | None = option("x_T to start from, (n, C, F) in an .npy file.", files=(".npy",))
-    mapping: str | None = shared(OWN_MAPPING)
-    function: str | None = shared(MODEL)
-    devices: str | None = shared(DEVICES)
-    distributed: str | None = option("Run as process I (0 to N-1) of N that share the samples; process 0 listens at "
-                                     "HOST:PORT and writes the file. auto reads these values from the environment, "
-                                     "such as Slurm's.", "HOST:PORT,I/N")  # fmt: skip
-    shard_weights: bool = switch("Also divide the weights among the devices of a process.")
-    dtype: str = option("Keras dtype policy of the network. States, noise schedule and decoding are float32, unless "
-                        "the policy is float64.", default="float32", choices=tuple(POLICIES))  # fmt: skip
-    sha256: str | None = shared(SHA256)
-    json_file: str | None = shared(JSON)
-    force: bool = switch("Replace an existing output or figure (never a link), and parts of another run.")
+    model: Annotated[str, Operand(files="converted")]
+    count: Annotated[int | None, Option(
+        "Number of samples.  [default: 1, or the length of --init]",
+        names=("-n", "--count"), bounds=(1, 1 << 32))] = None  # fmt: skip
+    sampler: Annotated[str | None, Option(
+        "ddpm or ddim as in the checkpoint's own code; ddim-textbook, euler, euler-ancestral, heun, dpm++2m, "
+        "dpm++2m-sde, unipc, probability-flow; for a flow: heun, euler, rk4.  [default: ddpm; for a flow, heun]",
+        "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)] = None  # fmt: skip
+    steps: Annotated[int | None, Option(
+        "Number of steps, counted as in the checkpoint's own code, where 50 gives 51.  [default: all; 20 for "
+        "dpm++2m-sde]")] = None  # fmt: skip
+    eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
+    seed: Annotated[int, Option("Random seed; results do not depend on --chunk.")] = 0
+    chunk: Annotated[int | None, Option(
+        "Number of samples to save at a time, or auto: several batches. It does not affect the results.",
+        "N|auto", word="auto")] = None  # fmt: skip
+    batch: Annotated[int | None, Option(
+        "Number of samples per network call, or auto: chosen to fit the free memory. It may affect the last bits of "
+        "the samples.", "N|auto", names=("--batch-size",), former=("--batch",), word="auto")] = None  # fmt: skip
+    output: Annotated[str | None, Option(
+        "NAME.npz (coefficients and series), .npy, .csv or .parquet (series).  [default: MODEL.samples.npz next to it]",
+        files=(".npz", ".npy", ".csv", ".parquet"))] = None  # fmt: skip
+    plot: Annotated[str | None, Option(
+        "Plot the first samples to a .png, .svg or .pdf.",
+        files=(".png", ".svg", ".pdf"), group="outputs")] = None  # fmt: skip
+    data: Annotated[str | None, Option(
+        "With --plot, data (CSV, NPY, ARFF, MAT) whose windows are plotted next to the samples.",
+        files="series")] = None  # fmt: skip
+    animate: Annotated[str | None, Option(
+        "Animate the sampling of the first samples in a .gif.", files=(".gif",))] = None  # fmt: skip
+    save_every: Annotated[int, Option(
+        "Save finished samples every N chunks; an interrupted run resumes from them.",
+        "N", group="outputs", bounds=(1, 1 << 32))] = 1  # fmt: skip
+    known: Annotated[str | None, Option(
+        "A series (CSV, NPY) with NaN for unknown values, which are filled in.", files="known")] = None  # fmt: skip
+    resample: Annotated[int | None, Option(
+        "Take every step K times, so that filled-in values fit the known ones.  [default: 5 with --known]",
+        "K")] = None  # fmt: skip
+    labels: Annotated[str | None, Option(
+        "One class for all samples, or several classes that are used in turn; for a class-conditional model.",
+        "N,N,...", names=("--label",))] = None  # fmt: skip
+    scale: Annotated[str | None, Option(
+        "One scale for all samples, several that are used in turn (numbers or .npy), or data to draw scales from the "
+        "training data; for a model that takes a scale.", "S,S,...|FILE|data")] = None  # fmt: skip
+    condition: Annotated[str | None, Option(
+        "Values of a conditioning input of any name, given as for --scale.", "V,V,...|FILE")] = None  # fmt: skip
+    unconditional: Annotated[bool, Option("Do not condition a model that can be conditioned.")] = False
+    anchor: Annotated[float | None, Option(
+        "Price near which the samples begin, for a model of prices.  [default: drawn from windows of the training "
+        "data]", "PRICE")] = None  # fmt: skip
+    transform: Annotated[str | None, Option(
+        "The model's own transform. Its code is run, and samples are in the units of the data.",
+        "MODULE:CLASS", group="model")] = None  # fmt: skip
+    guidance: Annotated[float | None, Option(
+        "Strength of classifier-free guidance: above 1, samples follow their condition more closely.",
+        "W")] = None  # fmt: skip
+    init: Annotated[str | None, Option("x_T to start from, (n, C, F) in an .npy file.", files=(".npy",))] = None
+    mapping: Annotated[str | None, OWN_MAPPING] = None
+    function: Annotated[str | None, MODEL] = None
+    devices: Annotated[str | None, DEVICES] = None
+    distributed: Annotated[str | None, Option(
+        "Run as process I (0 to N-1) of N that share the samples; process 0 listens at HOST:PORT and writes the file. "
+        "auto reads these values from the environment, such as Slurm's.", "HOST:PORT,I/N")] = None  # fmt: skip
+    shard_weights: Annotated[bool, Option("Also divide the weights among the devices of a process.")] = False
+    dtype: Annotated[str, Option(
+        "Keras dtype policy of the network. States, noise schedule and decoding are float32, unless the policy is "
+        "float64.", choices=tuple(POLICIES))] = "float32"  # fmt: skip
+    sha256: Annotated[str | None, SHA256] = None
+    json_file: Annotated[str | None, JSON] = None
+    force: Annotated[bool, Option(
+        "Replace an existing output or figure (never a link), and parts of another run.")] = False  # fmt: skip
 
     @property
     def conditions(self) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
 from wdport.cli.click_options import verb
 from wdport.cli.documents import STDOUT, file_of, give, reports, require_reports
@@ -10,7 +11,7 @@ from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
 from wdport.cli.progress import steps
 from wdport.errors import UsageError, WdportError
-from wdport.options import FORCE, JSON, option, shared, switch
+from wdport.options import FORCE, JSON, Option
 from wdport.parity.selftest.checkout import all_faults
 
 
@@ -23,15 +24,16 @@ def _families() -> list[str]:
 class SelftestRequest:
     """The command's options."""
 
-    quick: bool = switch("Try a few faults, in seconds, without diagnosis or correct variants.")
-    edits: bool = switch("", hidden=True)
-    family: str = option("Try only this family's faults, such as unet2d.",
-                         "NAME", default="", completions=_families, show_default=False)  # fmt: skip
-    rules: bool = switch("Show what fixed tolerances would have found in the same runs.")
-    json_file: str | None = shared(JSON)
-    markdown_file: str | None = option("Also write the result as Markdown to FILE.",
-                                       names=("--markdown",), files=(".md",))  # fmt: skip
-    force: bool = shared(FORCE, False)
+    quick: Annotated[bool, Option("Try a few faults, in seconds, without diagnosis or correct variants.")] = False
+    edits: Annotated[bool, Option("", hidden=True)] = False
+    family: Annotated[str, Option(
+        "Try only this family's faults, such as unet2d.",
+        "NAME", completions=_families, show_default=False)] = ""  # fmt: skip
+    rules: Annotated[bool, Option("Show what fixed tolerances would have found in the same runs.")] = False
+    json_file: Annotated[str | None, JSON] = None
+    markdown_file: Annotated[str | None, Option(
+        "Also write the result as Markdown to FILE.", names=("--markdown",), files=(".md",))] = None  # fmt: skip
+    force: Annotated[bool, FORCE] = False
 
 
 @verb("selftest", SelftestRequest)

@@ -9,7 +9,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import click
 
@@ -27,7 +27,7 @@ from wdport.errors import UsageError, WdportError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import KERAS, format_at
 from wdport.files.outputs import require_apart
-from wdport.options import operand
+from wdport.options import Operand
 from wdport.parity.verify_options import REPRO_KINDS, PairOptions, RunOptions
 
 
@@ -35,7 +35,8 @@ from wdport.parity.verify_options import REPRO_KINDS, PairOptions, RunOptions
 class Arguments:
     """The command's arguments."""
 
-    files: tuple[str, ...] = operand(metavar="[CHECKPOINT] CONVERTED", files=(*CHECKPOINTS, *CONVERTED, ".stablehlo"))
+    files: Annotated[tuple[str, ...], Operand(
+        metavar="[CHECKPOINT] CONVERTED", files=(*CHECKPOINTS, *CONVERTED, ".stablehlo"))]  # fmt: skip
 
 
 @click.command(name="verify", cls=Verb, arity=lambda options: (1, 1) if "--against" in options else (2, 2),

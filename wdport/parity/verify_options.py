@@ -22,17 +22,14 @@ from wdport.options import (
     MAPPING,
     MODEL,
     NORM_STATS,
-    REQUIRED,
     SHA256,
     TRANSFORM,
     Argument,
     CommandOnly,
     Elsewhere,
+    Option,
     PathText,
     Unrecorded,
-    option,
-    shared,
-    switch,
 )
 
 REPRO_ARRAYS: Final = "layer.npz"
@@ -58,62 +55,69 @@ CONFIGURES: Final = Unrecorded("a recording does not hold the configuration that
 class PairOptions:
     """What is compared, and on what inputs."""
 
-    converted: Annotated[PathText, Argument(), Elsewhere(each_pair=True)] = option(
+    converted: Annotated[PathText, Option(
         "The converted file of each checkpoint or recording. [default: the .keras file next to it]",
-        default=REQUIRED, files="converted")  # fmt: skip
-    checkpoint: Annotated[PathText | None, Argument(), Elsewhere(each_pair=True)] = option(
-        "The PyTorch checkpoint of the port to test.", files="checkpoint")  # fmt: skip
-    mapping: PathText | None = shared(MAPPING)
-    config: Annotated[PathText | None, CONFIGURES] = option("Training configuration, to compare with the one in "
-                                                            "CONVERTED.", files="table")  # fmt: skip
-    values: Annotated[tuple[tuple[str, str], ...], CONFIGURES] = option(
-        "One configuration value, such as num_heads=8.", "KEY=VALUE", default=(), group="model")  # fmt: skip
-    norm_stats: Annotated[PathText | None, CONFIGURES] = shared(NORM_STATS)
-    data: Annotated[PathText | None, CONFIGURES] = shared(DATA)
-    transform: Annotated[str | None, CONFIGURES] = shared(TRANSFORM)
-    model: str | None = shared(MODEL)
-    inputs: tuple[str, ...] = shared(INPUTS, ())
-    key: str | None = shared(KEY)
-    sha256: Annotated[str | None, Elsewhere("The SHA-256 that the checkpoint must have.", each_pair=True)] = shared(
-        SHA256
-    )
-    full: Annotated[bool, NEEDS_MODEL] = switch("Also compare bfloat16, gradients, optimizer steps and sampling.")
-    resume: Annotated[bool, NEEDS_MODEL] = switch("Also compare training steps from the converted optimizer's state.",
-                                                  names=("--with-optimizer",), former=("--resume",))  # fmt: skip
-    train: Annotated[bool, NEEDS_MODEL] = switch("Also compare both models in training mode: gradients, dropout, batch "
-                                                 "statistics, and what is trained.")  # fmt: skip
-    schedule: str | None = option("Class of the checkpoint's learning-rate schedule, for --with-optimizer.",
-                                  "MODULE:CLASS", names=("--schedule-class",), former=("--schedule",))  # fmt: skip
-    seed: Annotated[int, OWN_INPUTS] = option("Random seed of the inputs.", default=0, bounds=(0, MAX_SEED))
-    cases: Annotated[int, OWN_INPUTS] = option("Compare on N additional random inputs.",
-                                               "N", default=0, bounds=(0, MAX_CASES))  # fmt: skip
-    fresh: Annotated[bool, NEEDS_MODEL] = switch("Also compare on new inputs and weights, with the port in a separate "
-                                                 "process. [default with --policy]")  # fmt: skip
-    reference: Annotated[str | None, NEEDS_MODEL] = option("Your own PyTorch model, instead of the built-in reference.",
-                                                           "MODULE:FUNCTION", group="model")  # fmt: skip
-    against: Annotated[PathText | None, Elsewhere(each_pair=True)] = option(
-        "A recording made by `wdport record`, instead of CHECKPOINT; does not need torch.", files=(".npz",)
-    )
+        files="converted"), Argument(), Elsewhere(each_pair=True)]  # fmt: skip
+    checkpoint: Annotated[PathText | None, Option(
+        "The PyTorch checkpoint of the port to test.",
+        files="checkpoint"), Argument(), Elsewhere(each_pair=True)] = None  # fmt: skip
+    mapping: Annotated[PathText | None, MAPPING] = None
+    config: Annotated[PathText | None, Option(
+        "Training configuration, to compare with the one in CONVERTED.", files="table"), CONFIGURES] = None  # fmt: skip
+    values: Annotated[tuple[tuple[str, str], ...], Option(
+        "One configuration value, such as num_heads=8.", "KEY=VALUE", group="model"), CONFIGURES] = ()  # fmt: skip
+    norm_stats: Annotated[PathText | None, NORM_STATS, CONFIGURES] = None
+    data: Annotated[PathText | None, DATA, CONFIGURES] = None
+    transform: Annotated[str | None, TRANSFORM, CONFIGURES] = None
+    model: Annotated[str | None, MODEL] = None
+    inputs: Annotated[tuple[str, ...], INPUTS] = ()
+    key: Annotated[str | None, KEY] = None
+    sha256: Annotated[str | None,
+        SHA256, Elsewhere("The SHA-256 that the checkpoint must have.", each_pair=True)] = None  # fmt: skip
+    full: Annotated[bool, Option(
+        "Also compare bfloat16, gradients, optimizer steps and sampling."), NEEDS_MODEL] = False  # fmt: skip
+    resume: Annotated[bool, Option(
+        "Also compare training steps from the converted optimizer's state.",
+        names=("--with-optimizer",), former=("--resume",)), NEEDS_MODEL] = False  # fmt: skip
+    train: Annotated[bool, Option(
+        "Also compare both models in training mode: gradients, dropout, batch statistics, and what is trained."),
+        NEEDS_MODEL] = False  # fmt: skip
+    schedule: Annotated[str | None, Option(
+        "Class of the checkpoint's learning-rate schedule, for --with-optimizer.",
+        "MODULE:CLASS", names=("--schedule-class",), former=("--schedule",))] = None  # fmt: skip
+    seed: Annotated[int, Option("Random seed of the inputs.", bounds=(0, MAX_SEED)), OWN_INPUTS] = 0
+    cases: Annotated[int, Option("Compare on N additional random inputs.", "N", bounds=(0, MAX_CASES)), OWN_INPUTS] = 0
+    fresh: Annotated[bool, Option(
+        "Also compare on new inputs and weights, with the port in a separate process. [default with --policy]"),
+        NEEDS_MODEL] = False  # fmt: skip
+    reference: Annotated[str | None, Option(
+        "Your own PyTorch model, instead of the built-in reference.",
+        "MODULE:FUNCTION", group="model"), NEEDS_MODEL] = None  # fmt: skip
+    against: Annotated[PathText | None, Option(
+        "A recording made by `wdport record`, instead of CHECKPOINT; does not need torch.",
+        files=(".npz",)), Elsewhere(each_pair=True)] = None  # fmt: skip
 
 
 @dataclass(frozen=True)
 class RunOptions:
     """How the comparison is judged, and what is written; ``json_file`` is "-" for standard output."""
 
-    no_fresh: bool = switch("With a policy, skip the comparison on new inputs and weights.", after="fresh")
-    json_file: Annotated[str | None, CommandOnly()] = shared(JSON)
-    html: Annotated[str | None, CommandOnly()] = option("Write an HTML report.", files=(".html",))
-    junit: Annotated[str | None, CommandOnly()] = option("Write a JUnit report for CI servers.",
-                                                         files=(".xml",), group="outputs")  # fmt: skip
-    markdown: Annotated[str | None, CommandOnly()] = option("Write a Markdown summary for CI pages and pull requests.",
-                                                            files=(".md",))  # fmt: skip
-    policy: str | None = option("Bounds and waivers, such as parity.toml.", files=(".toml",))
-    baseline: Annotated[str | None, Elsewhere(each_pair=True)] = option(
-        "Errors of an earlier run, such as parity-baseline.json.", files=(".json",))  # fmt: skip
-    update_baseline: Annotated[bool, CommandOnly()] = switch("Write this run's errors to the baseline.",
-                                                             group="outputs")  # fmt: skip
-    no_canary: bool = switch("With a policy or baseline, skip the known-fault check.")
-    repro: Annotated[str | None, CommandOnly()] = option("Write the first faulty layer with its weights and inputs, "
-                                                         "and a script that runs it.",
-                                                         "DIR", files="folder", group="outputs")  # fmt: skip
-    force: Annotated[bool, CommandOnly()] = shared(FORCE, False)
+    no_fresh: Annotated[bool, Option(
+        "With a policy, skip the comparison on new inputs and weights.", after="fresh")] = False  # fmt: skip
+    json_file: Annotated[str | None, JSON, CommandOnly()] = None
+    html: Annotated[str | None, Option("Write an HTML report.", files=(".html",)), CommandOnly()] = None
+    junit: Annotated[str | None, Option(
+        "Write a JUnit report for CI servers.", files=(".xml",), group="outputs"), CommandOnly()] = None  # fmt: skip
+    markdown: Annotated[str | None, Option(
+        "Write a Markdown summary for CI pages and pull requests.", files=(".md",)), CommandOnly()] = None  # fmt: skip
+    policy: Annotated[str | None, Option("Bounds and waivers, such as parity.toml.", files=(".toml",))] = None
+    baseline: Annotated[str | None, Option(
+        "Errors of an earlier run, such as parity-baseline.json.",
+        files=(".json",)), Elsewhere(each_pair=True)] = None  # fmt: skip
+    update_baseline: Annotated[bool, Option(
+        "Write this run's errors to the baseline.", group="outputs"), CommandOnly()] = False  # fmt: skip
+    no_canary: Annotated[bool, Option("With a policy or baseline, skip the known-fault check.")] = False
+    repro: Annotated[str | None, Option(
+        "Write the first faulty layer with its weights and inputs, and a script that runs it.",
+        "DIR", files="folder", group="outputs"), CommandOnly()] = None  # fmt: skip
+    force: Annotated[bool, FORCE, CommandOnly()] = False
