@@ -71,7 +71,8 @@ class ConvertRequest:
     no_config: Annotated[bool, NO_CONFIG] = False
     sha256: Annotated[str | None, SHA256] = None
     strict: Annotated[bool, Option(
-        "Fail instead of assuming settings that neither the file nor the configuration specifies.")] = False  # fmt: skip
+        "Fail instead of assuming settings that neither the file nor the configuration "
+        "specifies.")] = False  # fmt: skip
     force: Annotated[bool, FORCE_OUTPUT] = False
     cast: Annotated[bool, Option("Accept float64 weights that float32 cannot represent exactly.")] = False
     allow_nonfinite: Annotated[bool, Option("Accept NaN and infinite weights.")] = False

@@ -24,7 +24,7 @@ from wdport.model import Array, Document
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.candidate_rows import Fields, table_of_rows
 from wdport.porting.keras_side import KerasSide
-from wdport.porting.matching import Assigning, Decision, RunOutcome, next_guess
+from wdport.porting.matching import Assigning, Decision, Place, RunOutcome, next_guess
 from wdport.porting.rows import suggested_rows
 from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import Unit, units_of
@@ -35,14 +35,6 @@ from wdport.shared_types import Count
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
     from wdport.porting.divergence import Divergence
-
-
-@dataclass(frozen=True)
-class Place:
-    """A layer in both models; either name may be empty."""
-
-    keras: Annotated[str, Meta(description="Path of the Keras layer.")]
-    torch: Annotated[str, Meta(description="Path of the PyTorch module.")]
 
 
 @dataclass(frozen=True)

@@ -53,6 +53,7 @@ def merge(a: Trace, b: Trace, batches: Batches) -> None:
     """Express every size of ``a`` in terms of the batch; raises :class:`CallMismatchError` if ``b`` has other calls."""
     if len(a.events) != len(b.events) or any(_call(x) != _call(y) for x, y in zip(a.events, b.events, strict=True)):
         raise CallMismatchError
+    pairs: list[tuple[tuple[Any, Any], ...]]
     pairs = [((x.args, y.args), (x.kwargs, y.kwargs), (x.outputs, y.outputs))
              for x, y in zip(a.events, b.events, strict=True)]  # fmt: skip
     records = [tuple(_merged(*sides, batches) for sides in pair) for pair in pairs]
