@@ -19,8 +19,9 @@ from wdport.checkpoint.regular_file import read_option
 from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.manifest import make_manifest, manifest_with_file, render_manifest
 from wdport.conversion.manifest_schema import Manifest
-from wdport.conversion.optimizer import DECOUPLED, Optimised, converted_optimizer
+from wdport.conversion.optimizer import converted_optimizer
 from wdport.conversion.optimizer_file import Model, optimizer_output, optimizer_path, optimizer_written, weights_digest
+from wdport.conversion.optimizer_state import DECOUPLED, Optimised
 from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.conversion.stream import VariableStream
 from wdport.conversion.stream_writer import Storage, write_streamed

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
@@ -20,34 +19,21 @@ from wdport.checkpoint.optimizer import OptimizerState, find_optimizer
 from wdport.checkpoint.tensor import TensorRef
 from wdport.checkpoint.unloaded_object import UnloadedObject
 from wdport.conversion.optimizer_parameters import BUFFERS, ParameterTensor, named, parameter_names
+from wdport.conversion.optimizer_state import (
+    DECOUPLED,
+    MOMENTS,
+    SETTINGS,
+    WITHOUT_EFFECT,
+    Groups,
+    Kind,
+    Optimised,
+    Parameter,
+)
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import typed
 from wdport.errors import MisfitError
 from wdport.mapping.moves import Move, Plan
 from wdport.model import Array
-
-Kind = str
-"""``"adam"`` or ``"sgd"``."""
-
-Groups = tuple[dict[str, Any], ...]
-"""The hyper-parameters of every group, by torch's names."""
-
-MOMENTS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "adam": ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
-    "sgd": ("momentum_buffer",),
-}
-"""The arrays of each parameter's state, by torch's names."""
-
-SETTINGS: Final[Mapping[Kind, tuple[str, ...]]] = {
-    "adam": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize"),
-    "sgd": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"),
-}
-"""Hyper-parameters that a group must have."""
-
-DECOUPLED: Final = "decoupled_weight_decay"
-WITHOUT_EFFECT: Final = frozenset({"foreach", "fused", "capturable", "differentiable", "name", "initial_lr", "max_lr",
-                                   "min_lr", "swa_lr", "base_momentum", "max_momentum"})  # fmt: skip
-"""Further options that a group may have: they change how torch computes and not what, or schedules keep them there."""
 
 _STORED: Final[Mapping[Kind, frozenset[str]]] = {
     "adam": frozenset({"step", "exp_avg", "exp_avg_sq"}),
@@ -56,50 +42,6 @@ _STORED: Final[Mapping[Kind, frozenset[str]]] = {
 """The entries of every state."""
 
 _OTHER: Final = "Adam, AdamW and SGD are converted; start with a new optimizer"
-
-
-@dataclass(frozen=True)
-class Parameter:
-    """A parameter of the torch optimizer: index, name, group, and the names of its state's entries in their order.
-
-    ``step`` is its number of steps and ``step_dtype`` the dtype of the tensor that holds it, "" for a Python number;
-    ``dtype`` is that of its moments.
-    """
-
-    index: int
-    name: str
-    group: int
-    entries: tuple[str, ...] = ()
-    step: float | None = None
-    step_dtype: str = ""
-    dtype: str = "float32"
-
-
-@dataclass(frozen=True)
-class Optimised:
-    """The state of an optimizer for the Keras model.
-
-    ``moments`` maps torch's name of a moment to arrays by variable path; ``groups`` are torch's hyper-parameters of the
-    groups, ``members`` the group of every variable, ``steps`` the number of steps of every variable with a state.
-    ``schedules`` are the stored states of learning-rate schedules by their keys, ``extra`` the checkpoint's other
-    numbers, such as the epoch; ``left_out`` are parameters whose tensors the conversion dropped.
-    """
-
-    kind: Kind
-    groups: Groups
-    members: Mapping[str, int]
-    steps: Mapping[str, int]
-    moments: Mapping[str, Mapping[str, Array]]
-    schedules: Mapping[str, dict[str, Any]]
-    parameters: tuple[Parameter, ...]
-    key: str = ""
-    left_out: tuple[str, ...] = ()
-    extra: Mapping[str, Any] = field(default_factory=dict)
-
-    @property
-    def step(self) -> int:
-        """The largest number of steps of any variable."""
-        return max(self.steps.values(), default=0)
 
 
 def converted_optimizer(

@@ -21,7 +21,7 @@ import numpy as np
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
-from wdport.conversion.optimizer import MOMENTS, Optimised, Parameter
+from wdport.conversion.optimizer_state import MOMENTS, Optimised, Parameter
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.atomic import replacing
 from wdport.files.manifest_seal import BLANK, CONVERT_AGAIN, sealed, unsealed

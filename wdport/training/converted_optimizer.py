@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from wdport.conversion.optimizer import DECOUPLED, SETTINGS, Optimised
 from wdport.conversion.optimizer_file import (
     optimizer_output,
     read_optimizer,
@@ -18,6 +17,7 @@ from wdport.conversion.optimizer_file import (
     weights_digest,
     write_optimizer,
 )
+from wdport.conversion.optimizer_state import DECOUPLED, SETTINGS, Optimised
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.model import Array, KerasModel, KerasVariable
 
