@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import re
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +31,6 @@ class Answer:
         causes: sentences about the hyper-parameter.
         seconds: wall time of the whole command, its proof included.
         document: the whole JSON answer.
-        text: what else it printed.
     """
 
     code: int
@@ -42,7 +40,6 @@ class Answer:
     causes: tuple[str, ...] = ()
     seconds: float = 0.0
     document: Mapping[str, Any] = field(default_factory=dict)
-    text: str = ""
 
 
 Suggest = Callable[[Pair, How, Path], Answer]
@@ -54,17 +51,10 @@ def ask(pair: Pair, names: How, output: Path) -> Answer:
     return run_command(pair.reference(names), pair.model, pair.inputs, output)
 
 
-def ask_fresh(pair: Pair, names: How, output: Path) -> Answer:
-    """The same in a process of its own: nothing is compiled or imported yet."""
-    words = _words(pair.reference(names), pair.model, pair.inputs, output)
-    start = time.perf_counter()
-    done = subprocess.run([sys.executable, "-m", "wdport", *words], capture_output=True, text=True, check=False)
-    return read_answer(done.returncode, output, done.stdout, done.stderr, time.perf_counter() - start)
-
-
 def run_command(reference: str, model: str, inputs: Sequence[str], output: Path) -> Answer:
     """``wdport map suggest`` with these functions."""
-    words = _words(reference, model, inputs, output)
+    words = ["map", "suggest", "--reference", reference, "--keras-model", model, "--json", "-o", str(output)]
+    words += [word for text in inputs for word in ("--input", text)]
     printed, told = io.StringIO(), io.StringIO()
     shown = sys.stderr
     start = time.perf_counter()
@@ -73,15 +63,10 @@ def run_command(reference: str, model: str, inputs: Sequence[str], output: Path)
             code = main(words)
     finally:
         sys.stderr = shown
-    return read_answer(code, output, printed.getvalue(), told.getvalue(), time.perf_counter() - start)
+    return _read_answer(code, output, printed.getvalue(), time.perf_counter() - start)
 
 
-def _words(reference: str, model: str, inputs: Sequence[str], output: Path) -> list[str]:
-    words = ["map", "suggest", "--reference", reference, "--keras-model", model, "--json", "-o", str(output)]
-    return [*words, *(word for text in inputs for word in ("--input", text))]
-
-
-def read_answer(code: int, output: Path, printed: str, told: str, seconds: float) -> Answer:
+def _read_answer(code: int, output: Path, printed: str, seconds: float) -> Answer:
     """The exit code, the table with its comments, and the JSON on standard output."""
     at = printed.find("{")
     try:
@@ -93,7 +78,7 @@ def read_answer(code: int, output: Path, printed: str, told: str, seconds: float
     doubts = [*map(_text, document.get("doubts") or ()), *comments]
     unlike = document.get("first_unlike")
     causes = tuple(map(_text, document.get("causes") or ()))
-    return Answer(code, table, tuple(doubts), unlike, causes, seconds, document, printed[: max(at, 0)] + told)
+    return Answer(code, table, tuple(doubts), unlike, causes, seconds, document)
 
 
 def _text(value: object) -> str:

@@ -22,8 +22,8 @@ from wdport.mapping.table import load_table
 
 from .asking import Answer, run_command
 from .corpus import PAIRS
-from .edited import edited, first_difference, order_of
-from .fates import UNCOUNTED, Fates, fates_of
+from .edited import edited, order_of
+from .fates import UNCOUNTED, fates_of
 from .running import BOUND, Sides
 from .scoring import sums_alone
 from .seeded import FAULTS, HARMLESS, Fault
@@ -107,40 +107,18 @@ def path_of(told: Any) -> str:
     return str(path or "").split("#")[0].strip("/")
 
 
-def site_of(fault: Fault) -> tuple[str, float]:
-    """Where an edited twin first computes something else than the twin, by running both; and how far the outputs are
-    from PyTorch's. An empty site where the weights do not fit, since shapes show the fault."""
-    pair = PAIRS[fault.pair]
-    right = Sides(pair, scale=fault.scale)
-    plan = pair.plan(right.variables)
-    values = Fates(plan.moves, {}).apply({name: a for name, a in right.state.items() if not name.endswith(UNCOUNTED)})
-    with edited(fault) as model:
-        wrong = Sides(pair, model, scale=fault.scale)
-        if wrong.variables != right.variables:
-            return "", float("inf")
-        right.fill(values)
-        error = wrong.error(values)
-        return first_difference(right, wrong), error
-
-
 @click.command()
 @click.option("--pair", "chosen", multiple=True, type=click.Choice(list(PAIRS)), help="Faults of this pair alone.")
-@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
-@click.option("--sites", is_flag=True, help="Prove where the faults sit, by running the twins; asks nothing.")
-def command(chosen: Sequence[str], markdown: bool, sites: bool) -> None:
+def command(chosen: Sequence[str]) -> None:
     """Seeded faults in twins: is the first disagreement named, and the hyper-parameter?"""
     torch.set_num_threads(1)
     jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[2] / ".jax_cache"))
     asked = [fault for fault in (*FAULTS, *HARMLESS) if not chosen or fault.pair in chosen]
-    if sites:
-        sys.exit(prove_sites(asked))
-    _line(HEAD, markdown)
-    if markdown:
-        _line(["---"] * len(HEAD), markdown)
+    click.echo("  ".join(HEAD))
     found = []
     for fault in asked:
         found.append(locate(fault))
-        _line(_cells(found[-1]), markdown)
+        click.echo("  ".join(_cells(found[-1])))
     click.echo(f"\n{summary(found)}")
     sys.exit(0 if all(each.named for each in found) else 1)
 
@@ -158,44 +136,10 @@ def summary(found: Sequence[Located]) -> str:
     )
 
 
-def prove_sites(faults: Sequence[Fault]) -> int:
-    """Print what is wrong with the list of faults itself."""
-    wrong = 0
-    for fault in faults:
-        site, error = site_of(fault)
-        if fault.harmless:
-            right = error <= BOUND or fault.name in REARRANGED
-        else:
-            right = error > 1e-7 and (not site or _near(fault, site))
-        wrong += not right
-        click.echo(
-            f"{'ok ' if right else 'BAD'} {fault.pair}: {fault.name}: {fault.at} seen at {site or '-'}, {error:.1e}"
-        )
-    return 1 if wrong else 0
-
-
-REARRANGED = ("another order of the flatten", "gates exchanged in a list without names", "both branches exchanged",
-              "another order of the pixel shuffle")  # fmt: skip
-"""Harmless edits that need other weights than the truth moves."""
-
-
-def _near(fault: Fault, site: str) -> bool:
-    with edited(fault) as model:
-        return order_of(Sides(PAIRS[fault.pair], model)).near(site, fault.at)
-
-
 def _cells(each: Located) -> list[str]:
     return [each.fault.name, each.fault.pair, each.fault.at or "harmless", str(each.code), each.last or "-",
-            each.first or "-", "yes" if each.named else "NO", _yes(each), f"{each.seconds:.1f}",
+            each.first or "-", "yes" if each.named else "NO", "yes" if each.cause else "-", f"{each.seconds:.1f}",
             " / ".join(each.causes)[:200]]  # fmt: skip
-
-
-def _yes(each: Located) -> str:
-    return "-" if not each.fault.words else "yes" if each.cause else "no"
-
-
-def _line(cells: Sequence[str], markdown: bool) -> None:
-    click.echo(f"| {' | '.join(cells)} |" if markdown else "  ".join(cells))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,8 @@
-"""Both models of a pair in float64: what they compute, and how long one forward pass of the two takes."""
+"""Both models of a pair in float64, and what they compute."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import jax
@@ -24,14 +22,6 @@ from .weights import randomise, state_of
 
 BOUND = 1e-10
 """Relative L2 error of models that compute the same in float64, as ``wdport verify`` has it."""
-
-
-@dataclass(frozen=True)
-class Passes:
-    """Seconds of one forward pass of both models, the first in this process and the quickest of three."""
-
-    cold: float
-    warm: float
 
 
 class Sides:
@@ -86,16 +76,6 @@ class Sides:
             return float("inf")
         self.fill({path: values[path] for path in self.variables})
         return max_error(self.keras_outputs(), self.torch_outputs())
-
-    def passes(self) -> Passes:
-        """The time of a forward pass of both."""
-        took = []
-        for _ in range(4):
-            start = time.perf_counter()
-            self.torch_outputs()
-            self.keras_outputs()
-            took.append(time.perf_counter() - start)
-        return Passes(took[0], min(took[1:]))
 
 
 def max_error(got: Sequence[Array], wanted: Sequence[Array]) -> float:

@@ -18,7 +18,7 @@ from .corpus import PAIRS, Pair
 from .fates import UNCOUNTED, Fates, compared, doubted, fates_of
 from .matching import matched_right
 from .names import How
-from .running import BOUND, Passes, Sides
+from .running import BOUND, Sides
 
 STOPPED = 4
 """Exit code of a command that could not prove a table and says so."""
@@ -40,7 +40,6 @@ class Score:
         doubts: how many doubts it states.
         error: relative error of the models with the table's weights; infinite where the table is incomplete.
         matching: the share of tensors that names-and-shapes matching places.
-        passes: seconds of a forward pass.
         answer: what the command said.
     """
 
@@ -55,19 +54,8 @@ class Score:
     doubts: int
     error: float
     matching: float
-    passes: Passes
     answer: Answer
     note: str = ""
-
-    @property
-    def times(self) -> float:
-        """Wall time of the command in forward passes, warm ones."""
-        return self.answer.seconds / self.passes.warm
-
-    @property
-    def times_cold(self) -> float:
-        """The same in passes that compile every operation, which the search's own first is."""
-        return self.answer.seconds / self.passes.cold
 
     @property
     def sound(self) -> bool:
@@ -89,22 +77,20 @@ def sums_alone(verdict: Mapping[str, Any]) -> bool:
 
 
 @lru_cache(maxsize=4)
-def sides_of(pair: str) -> tuple[Sides, Passes]:
-    """The pair's models with honest names, and the time of a pass."""
-    sides = Sides(PAIRS[pair])
-    return sides, sides.passes()
+def sides_of(pair: str) -> Sides:
+    """The pair's models with honest names."""
+    return Sides(PAIRS[pair])
 
 
 def score(pair: Pair | str, names: How = "honest", suggest: Suggest = ask) -> Score:
     """Ask about a pair, and hold the answer to the truth and to the two models."""
     pair = PAIRS[pair] if isinstance(pair, str) else pair
-    sides, passes = sides_of(pair.name)
     with TemporaryDirectory(prefix="suggest-") as folder:
         answer = suggest(pair, names, Path(folder, "suggested.yaml"))
-        return judge(pair, names, answer, sides, passes)
+        return _judge(pair, names, answer, sides_of(pair.name))
 
 
-def judge(pair: Pair, names: How, answer: Answer, sides: Sides, passes: Passes) -> Score:
+def _judge(pair: Pair, names: How, answer: Answer, sides: Sides) -> Score:
     """The score of an answer whose table still exists."""
     honest = pair.honest(names)
     given = {old: new for new, old in honest.items()}
@@ -126,7 +112,7 @@ def judge(pair: Pair, names: How, answer: Answer, sides: Sides, passes: Passes) 
     return Score(
         pair.name, names, answer.code, len(same), len(same) - len(left), len(left) if equal else 0, len(doubt),
         tuple(name for name in rest if name not in doubt), len(answer.doubts), error,
-        matched_right(truth, shapes, sides.variables, given), passes, answer, note or failed,
+        matched_right(truth, shapes, sides.variables, given), answer, note or failed,
     )  # fmt: skip
 
 

@@ -9,9 +9,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from wdport.data import read_series, transform_dataset
-
-from .standin import Exact, truth
+from wdport.data import read_series
 
 FOLDER = Path(__file__).parents[2].parent / "shared" / "data"
 ETT = ("HUFL", "HULL", "MUFL", "MULL", "LUFL", "LULL", "OT")
@@ -56,14 +54,3 @@ def test_mat() -> None:
     series = read_series(path)
     np.testing.assert_array_equal(series.values, scipy.io.loadmat(path)["ts"])
     assert series.values.shape == (10000, 50)
-
-
-def test_a_whole_data_set_in_chunks(tmp_path: Path) -> None:
-    path = shared("ETT-small/ETTh1.csv")
-    dataset = transform_dataset(path, Exact(24), memory=4 << 20, output=tmp_path / "etth1.npy")
-    coefficients = Exact(24).coefficients
-    assert dataset.coefficients.shape == (17397, coefficients, 7)
-    values = read_series(path).values
-    normalized = ((values - values.mean(axis=0)) / values.std(axis=0)).astype(np.float32)
-    for start in (0, 5000, 17396):
-        np.testing.assert_array_equal(dataset.coefficients[start], truth(normalized[start : start + 24]))

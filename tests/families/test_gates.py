@@ -74,13 +74,6 @@ def test_a_fault_is_named(tmp_path: Path, fault: str) -> None:
     assert [told for texts in verdict.causes.values() for told in texts] == ([cause] if cause else [])
 
 
-def test_the_guide_shows_such_causes() -> None:
-    guide = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text(encoding="utf-8")
-    assert all(
-        FAULTS[name][3] in guide for name in ("a GRU's gates as PyTorch has them", "the second layer of a stack")
-    )
-
-
 def test_what_a_stack_is_fed(tmp_path: Path) -> None:
     """The fault is before its first layer, and its last is right by itself."""
     rows = "  - {torch: rnn, keras: rnn_<layer>, kind: gru}\n"

@@ -40,11 +40,6 @@ def commands() -> list[list[str]]:
     return [line[2:].split()[1:] for line in lines if line.startswith("$ wdport ") and "onet" in line]
 
 
-def test_the_table_is_short() -> None:
-    text = GUIDE.read_text(encoding="utf-8").partition("```yaml\n# onet.yaml")[2].partition("```")[0]
-    assert len([line for line in text.splitlines() if line.startswith("  - ")]) <= 6
-
-
 MISTAKES = {
     "the textbook's flatten": (
         "onet.yaml",

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 import wdport
-from wdport.cli.main import main
 from wdport.compare.calls import Call
 from wdport.compare.layouts import in_port
 from wdport.compare.probe import Probe
@@ -82,18 +81,3 @@ def test_float32_is_as_close_as_the_recording(converted: Path, recorded: dict[st
     _, embedding = compiled(recorded["series64"])
     assert np.allclose(embedding, recorded["embedding64"], rtol=0, atol=2e-6)
     assert not np.allclose(embedding, recorded["embedding64"][::-1], rtol=0, atol=1e-2)
-
-
-@pytest.mark.full
-def test_convert_and_verify_need_no_flag(golden: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checkpoint, output = golden / "ts2vec-stocks.pt", tmp_path / "out.keras"
-    assert main(["convert", str(checkpoint), "-o", str(output)]) == 0
-    shown = capsys.readouterr().out
-    assert "averaged, module. stripped" in shown
-    assert "n_averaged (counter of an averaged model)" in shown
-    assert "hidden_dims 64 (shapes)" in shown
-    assert main(["verify", str(checkpoint), str(output), "--json", str(tmp_path / "v.json")]) == 0
-    assert capsys.readouterr().out.startswith("PASS")
-    text = (tmp_path / "v.json").read_text()
-    assert '"output.representation"' in text
-    assert '"output.embedding"' in text
