@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from torch import nn
 
-from tests.families import test_custom, test_twins
+from tests.families.test_custom import HEAD, TABLES
 from wdport.compare.alignment import compare_settings
 from wdport.compare.calls import Call
 from wdport.compare.layouts import Layout
@@ -21,20 +21,14 @@ from wdport.conversion.prepare import Settings
 from wdport.errors import UsageError
 
 layers: Any = keras.layers
-TOYS = {
-    **{name: (f"nets:{name}", f"twins:{name}", rows) for name, rows in test_custom.TABLES.items()},
-    **{name: (f"{name}_net:build", f"{name}_twin:build", rows) for name, rows in test_twins.TABLES.items()},
-}
 
 
-def told(folder: Path, name: str, keras_model: str = "") -> SettingsReport:
-    torch_model, own, rows = TOYS[name]
-    head = f"format: 2\ntorch: tests.families.toys.{torch_model}\nkeras: tests.families.toys.{keras_model or own}\n"
-    (folder / "t.yaml").write_text(head + rows)
+def told(folder: Path, name: str, twin: str = "") -> SettingsReport:
+    (folder / "t.yaml").write_text(HEAD.format(torch=name, keras=twin or name) + TABLES[name])
     return settings_report(folder / "t.yaml", Settings())
 
 
-@pytest.mark.parametrize("name", TOYS)
+@pytest.mark.parametrize("name", TABLES)
 def test_a_model_that_is_right_differs_in_nothing(tmp_path: Path, name: str) -> None:
     report = told(tmp_path, name)
     assert [each.text for each in report.of("differs")] == []
@@ -42,7 +36,7 @@ def test_a_model_that_is_right_differs_in_nothing(tmp_path: Path, name: str) -> 
 
 
 def test_what_differs_is_told_at_its_layer(tmp_path: Path) -> None:
-    (found,) = told(tmp_path, "image", "twins:image_epsilon").of("differs")
+    (found,) = told(tmp_path, "image", "image_epsilon").of("differs")
     assert (found.reference, found.candidate, found.name) == ("bn", "bn", "epsilon")
     assert (found.torch, found.keras) == (1e-5, 1e-3)
 

@@ -44,10 +44,6 @@ def test_fused_attention_leaks() -> None:
     assert 1e-9 < relative_l2(first, second) < 1e-5
 
 
-
-
-
-
 def test_true_float64_leaves_the_policy_alone() -> None:
     """Keras makes its policy at the first use, which may be inside."""
     from keras.src.backend.common import global_state

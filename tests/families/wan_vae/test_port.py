@@ -10,12 +10,20 @@ import jax
 import keras
 import numpy as np
 import pytest
+import torch
+from safetensors.numpy import load_file
 
 import wdport
+from parity_tests.faults import wan_vae
+from parity_tests.faults.wan_vae import chunks
+from parity_tests.faults.wan_vae.chunks import FAULTS, run_chunk_faults
 from tests.families.quick import jitted
-from tests.families.wan_vae.make import NEW, VARIANTS, Fields, save, tensors_of
+from tests.families.wan_vae.make import NEW, OLD, VARIANTS, Fields, random_fields, save, tensors_of
+from wdport.cli.main import main
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
+from wdport.families.wan_vae import reference
+from wdport.families.wan_vae.battery import signature
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.family import FAMILY
 from wdport.recorder import lifted, run
@@ -58,3 +66,82 @@ def test_files_are_as_keras_writes_them(tmp_path: Path) -> None:
     assert again.config == other.config == Config.from_dict(NEW)
     pairs = zip(again.get_weights(), other.get_weights(), strict=True)
     assert all(np.array_equal(a, b) for a, b in pairs)
+
+
+def test_the_librarys_own_forward_gives_the_same() -> None:
+    """Our forward, with what the library keeps of past frames hidden from the recorder, computes what it computes."""
+    fields = VARIANTS["Wan 2.1, frames halved twice"]
+    config, tensors = Config.from_dict(fields), tensors_of(fields)
+    (video,) = signature(config).make(0, 2, 1.0)
+    wrapped = reference.build_reference(config, tensors, "float32")
+    plain = diffusers.AutoencoderKLWan(**fields)
+    plain.load_state_dict({name: torch.from_numpy(array) for name, array in tensors.items()})
+    with torch.no_grad():
+        right = plain.eval()(torch.from_numpy(video).float()).sample.numpy()
+    assert np.array_equal(run(wrapped, (video.astype(np.float32),))[2], right)
+
+
+def test_a_truncating_cast_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And a correct codec passes."""
+    (gate,) = FAMILY.gates(Config.from_dict(OLD))
+    assert gate.passed
+    assert (gate.name, gate.compared) == ("G", 11)
+    monkeypatch.setattr(chunks, "FAULTS", FAULTS[:1])
+    (kill,) = run_chunk_faults({"Wan 2.1": Config.from_dict(OLD)})
+    assert (kill.mutant, kill.gate, kill.sites, kill.right) == ("bytes: truncating cast", "G", ("bytes",), True)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", VARIANTS)
+def test_every_kind_passes(name: str) -> None:
+    (gate,) = FAMILY.gates(Config.from_dict(VARIANTS[name]))
+    assert gate.passed, [str(finding) for finding in gate.findings]
+
+
+@pytest.mark.full
+def test_every_fault_is_found_at_its_place() -> None:
+    (group,) = wan_vae.FAULTS.around({})
+    kills = list(group.kills)
+    assert len(kills) == 2 * len(FAULTS) == 24
+    assert [f"{kill.example}: {kill.mutant}: {kill.sites}" for kill in kills if not kill.right] == []
+
+
+def test_what_the_library_saves(tmp_path: Path) -> None:
+    """Shards and an index."""
+    diffusers = pytest.importorskip("diffusers", exc_type=ImportError)
+    import torch
+
+    tensors = tensors_of(NEW)
+    model = diffusers.AutoencoderKLWan(**NEW)
+    model.load_state_dict({name: torch.from_numpy(array) for name, array in tensors.items()})
+    model.save_pretrained(tmp_path / "m", max_shard_size="20KB")
+    assert len(list((tmp_path / "m").iterdir())) > 3
+    one = wdport.convert(tmp_path / "m", tmp_path / "one.safetensors")
+    two = wdport.convert(save(tmp_path / "plain", NEW, tensors), tmp_path / "two.safetensors")
+    first, second = load_file(one.output), load_file(two.output)
+    assert all(np.array_equal(first[name], second[name]) for name in first)
+
+
+def test_inspect_names_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["inspect", str(save(tmp_path / "m", NEW))]) == 0
+    assert "wan_vae, diffusers layout" in capsys.readouterr().out
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("name", VARIANTS)
+def test_verifies_without_a_flag(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = save(tmp_path / "m", VARIANTS[name])
+    assert main(["convert", str(folder)]) == 0
+    assert main(["verify", str(folder), str(tmp_path / "m.keras")]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "PASS" in said
+    assert "AutoencoderKLWan of diffusers" in said
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("seed", range(20))
+def test_random_configurations_verify(seed: int, tmp_path: Path) -> None:
+    fields = random_fields(seed)
+    folder = save(tmp_path / "m", fields, tensors_of(fields, seed))
+    verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "m.keras").output)
+    assert verdict, [str(finding) for gate in verdict.gates for finding in gate.findings]
