@@ -112,8 +112,8 @@ def test_a_series_is_given_in_three_ways(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", GRID)
     series = Series.of(GRID)
     assert series_of(series) is series
-    for given in (GRID, tmp_path / "x.npy", str(tmp_path / "x.npy")):
-        assert series_of(given).values.tolist() == GRID.tolist()
+    for source in (GRID, tmp_path / "x.npy", str(tmp_path / "x.npy")):
+        assert series_of(source).values.tolist() == GRID.tolist()
 
 
 def test_neither_jax_nor_keras_nor_torch_is_imported(tmp_path: Path) -> None:

@@ -9,8 +9,7 @@ import pytest
 import torch
 
 from parity_tests.faults.waveletdiff import FAULTS
-from parity_tests.faults.waveletdiff.embeddings import scale_embedding_mutants
-from parity_tests.faults.waveletdiff.network import scale_mutants
+from parity_tests.faults.waveletdiff.network import scale_embedding_mutants, scale_mutants
 from tests.families.waveletdiff.sources import source
 from tests.make import TINY
 from wdport.families.faults import Mutant
