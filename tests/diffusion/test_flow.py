@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import torch
 
 from wdport.diffusion.flow import PATHS, SAMPLERS, TARGETS, Flow
 from wdport.diffusion.plans import SamplingPlan
@@ -107,40 +106,6 @@ def test_the_data_as_the_network_sees_them(path: str, target: str) -> None:
     np.testing.assert_allclose(same, plain, rtol=1e-9, atol=1e-9)
     fixed = states(flow.plan("heun", 10, changed=True), network, init, lambda data: jnp.full_like(data, 0.7))
     np.testing.assert_allclose(fixed[-1], 0.7, atol=1e-9)
-
-
-@pytest.mark.parametrize("sampler", SAMPLERS)
-def test_a_torch_network_in_a_torch_loop(sampler: str) -> None:
-    """A small network with the same weights on both sides, float64: the loop in PyTorch, the plan in JAX."""
-    torch.manual_seed(0)
-    layers = [torch.nn.Linear(3, 32), torch.nn.Linear(32, 2)]
-    module = torch.nn.Sequential(layers[0], torch.nn.Tanh(), layers[1]).double()
-    first, second = (tuple(p.detach().numpy() for p in layer.parameters()) for layer in layers)
-
-    def twin(x: Any, time: Any) -> Any:
-        hidden = jnp.tanh(jnp.concatenate([x, time[:, None]], 1) @ first[0].T + first[1])
-        return hidden @ second[0].T + second[1]
-
-    @torch.no_grad()
-    def slope(x: torch.Tensor, t: float) -> torch.Tensor:
-        return module(torch.cat([x, torch.full((len(x), 1), t, dtype=torch.float64)], 1))
-
-    init, h = np.random.default_rng(1).standard_normal((5, 2)), 1 / 20
-    x = torch.tensor(init)
-    for i in range(20):
-        t = i * h
-        k1 = slope(x, t)
-        if sampler == "euler":
-            x = x + h * k1
-        elif sampler == "heun":
-            x = x + h / 2 * (k1 + slope(x + h * k1, t + h))
-        else:
-            k2 = slope(x + h / 2 * k1, t + h / 2)
-            k3 = slope(x + h / 2 * k2, t + h / 2)
-            x = x + h / 6 * (k1 + 2 * k2 + 2 * k3 + slope(x + h * k3, t + h))
-    with jax.enable_x64(True):
-        ours = states(Flow().plan(sampler, 20), twin, init)[-1]
-    assert np.linalg.norm(ours - x.numpy()) <= 1e-10 * np.linalg.norm(x.numpy())
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ def states(plan: SamplingPlan, init: np.ndarray, tape: np.ndarray, of: Any = net
 
 
 @pytest.mark.parametrize("target", ["noise", "sample", "velocity"])
-@pytest.mark.parametrize("count", [4, 20])
+@pytest.mark.parametrize("count", [20])
 def test_it_is_diffusers(target: str, count: int) -> None:
     """With the same noise and steps. diffusers computes a step in float32, so the bound is float32's."""
     steps = even_steps(SCHEDULE.alpha_bar, count, 1000)

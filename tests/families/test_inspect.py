@@ -64,27 +64,6 @@ def copied(folder: Path, to: Path) -> Path:
     return to / "out.keras"
 
 
-DAMAGE = {
-    "cut": (lambda data: data[:500], "cut short"),
-    "changed at its end": (lambda data: data[:-1] + b"x", "cut short, or something was appended"),
-    "a weight changed": (lambda data: data[:20000] + bytes([data[20000] ^ 1]) + data[20001:], "CRC"),
-}
-
-
-@pytest.mark.parametrize("case", DAMAGE)
-def test_a_damaged_file_gets_one_line(
-    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
-) -> None:
-    change, words = DAMAGE[case]
-    output = copied(folder, tmp_path)
-    output.write_bytes(change(output.read_bytes()))
-    assert main(["inspect", str(output)]) == 3
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.count("\n") == 1
-    assert words in shown.err
-
-
 def test_a_missing_manifest_is_said(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     output = copied(folder, tmp_path)
     output.with_name(f"{output.name}.wdport.json").unlink()

@@ -30,12 +30,10 @@ DDIM: dict[str, Any] = {"sampler": "ddim", "steps": 4, "eta": 0.5, "seed": 3}
 CASES: dict[str, dict[str, Any]] = {
     "ddpm": {"seed": 2**32 - 1},
     "batch": {"n": 5, "batch": 2, **DDIM},
-    "heun": {"n": 3, "sampler": "heun", "steps": 3},
     "init": {"init": INIT, **DDIM},
     "known, resampled": {"n": 3, "known": KNOWN, "resample": 2, **DDIM},
     "all devices, weights shared": {"n": 3, "devices": "all", "shard_weights": True, **DDIM},
     "float64": {"n": 3, "dtype": "float64", **DDIM},
-    "mixed_bfloat16": {"n": 3, "dtype": "mixed_bfloat16", **DDIM},
 }
 
 
@@ -60,9 +58,7 @@ def flags(folder: Path, given: dict[str, Any]) -> list[str]:
     return words
 
 
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=[pytest.mark.full] if case == "mixed_bfloat16" else []) for case in CASES]
-)
+@pytest.mark.parametrize("case", CASES)
 def test_python_and_the_command_line_give_the_same_bytes(
     converted: Path, models: dict[str | None, Any], tmp_path: Path, case: str
 ) -> None:

@@ -23,7 +23,7 @@ from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.keras_runtime import exact_float64
 from wdport.model import LossPart
-from wdport.optimizers.torch_like import SGD, Adam
+from wdport.optimizers.torch_like import Adam
 
 COEFFICIENT = {**SETTINGS, "prediction_target": "coefficient"}
 
@@ -163,27 +163,6 @@ def test_a_diffusion_is_noised_as_diffusers_does(prediction: str) -> None:
         np.testing.assert_allclose(target, theirs.get_velocity(*as_torch, torch.tensor(steps)), rtol=1e-5, atol=1e-5)
     else:
         assert np.array_equal(np.asarray(target), tape.noise if prediction == "epsilon" else clean)
-
-
-@pytest.mark.full
-def test_fit_learns_and_draws_afresh(tmp_path: Path) -> None:
-    model = converted(tmp_path)
-    trained = wdport.training_model(model, seed=3)
-    trained.compile(optimizer=Adam([{"lr": 3e-3}]))
-    states = np.random.default_rng(0).normal(size=(64, SMALL.coefficients, SMALL.features)).astype(np.float32) * 0.1
-    before = trained.evaluate(states, batch_size=32, verbose=0, return_dict=True)
-    history = trained.fit(states, batch_size=32, epochs=12, verbose=0).history
-    assert set(history) == {"loss", "cA3", "cD3", "cD2", "cD1"}
-    assert history["loss"][-1] < before["loss"] / 2
-    again = trained.evaluate(states, batch_size=32, verbose=0, return_dict=True)
-    assert again == trained.evaluate(states, batch_size=32, verbose=0, return_dict=True)
-    trained.compile(optimizer=SGD([{"lr": 0.0}]))
-    assert len(set(trained.fit(states, batch_size=32, epochs=3, verbose=0).history["loss"])) == 3
-    weights = {"cA3": 2 / 5, "cD3": 1 / 5, "cD2": 1 / 8, "cD1": 1 / 13}
-    total = sum(weights[name] * again[name] for name in weights) / sum(weights.values())
-    assert again["loss"] == pytest.approx(total, rel=1e-5)
-    drawn = wdport.sample(model, 2, sampler="ddim", steps=2)
-    assert np.isfinite(drawn.coefficients).all()
 
 
 def test_what_fills_the_last_batch_has_no_effect(points: Any) -> None:

@@ -1,4 +1,4 @@
-"""Known bugs of the network as a whole: embedding, layers, residual sums, head, and the precision of what it computes."""
+"""Known bugs of the network as a whole: embedding, layers, residual sums, head, and the precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known bugs of pixel attention: heads, scale, softmax, the order of pixels, the added input."""
+"""Known bugs of pixel attention: heads, scale, softmax, the order of pixels, the input added, the precision."""
 
 from __future__ import annotations
 

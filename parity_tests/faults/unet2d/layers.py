@@ -1,4 +1,4 @@
-"""Known bugs of group norms: epsilon, groups, statistics, scale and shift."""
+"""Known bugs of group norms, and of convolutions that keep the image's size."""
 
 from __future__ import annotations
 

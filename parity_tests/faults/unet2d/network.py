@@ -1,4 +1,4 @@
-"""Known bugs of the network as a whole: skip connections, input and output, and the precision of its weights."""
+"""Known bugs of the network as a whole: skip connections, layers that halve and double an image, its weights."""
 
 from __future__ import annotations
 

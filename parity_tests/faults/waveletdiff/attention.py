@@ -1,4 +1,4 @@
-"""Known bugs of attention: projections, heads, scale, softmax, biases."""
+"""Known bugs of attention: projections, heads, scale, softmax, biases; and of that across levels."""
 
 from __future__ import annotations
 

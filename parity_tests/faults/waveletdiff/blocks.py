@@ -1,4 +1,4 @@
-"""Known bugs of the parts of a transformer block other than attention: norms, MLPs, residuals."""
+"""Known bugs of the other parts of a transformer block: norms, MLPs, residuals, and their precision."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Known bugs of the network as a whole: the routing of coefficients, and its state."""
+"""Known bugs of the network as a whole, its routing and state, and of its sinusoids: times and positions."""
 
 from __future__ import annotations
 

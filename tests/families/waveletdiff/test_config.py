@@ -42,22 +42,13 @@ def test_the_released_defaults() -> None:
 
 BAD: list[tuple[dict[str, Any], str]] = [
     ({"level_lengths": ()}, "at least 1"),
-    ({"level_lengths": (5, 0)}, "at least 1"),
-    ({"features": 0}, "at least 1"),
-    ({"embed_dim": -16}, "at least 1"),
-    ({"num_heads": 0}, "at least 1"),
-    ({"num_layers": 0}, "at least 1"),
     ({"num_heads": 3}, "num_heads 3 does not divide embed_dim 16"),
     ({"num_heads": 32}, "num_heads 32 does not divide embed_dim 16"),
     ({"time_embed_dim": 7}, "time_embed_dim 7"),
     ({"time_embed_dim": 2}, "time_embed_dim 2"),
-    ({"time_embed_dim": 0}, "time_embed_dim 0"),
     ({"level_lengths": (5,)}, "at least two"),
-    ({"prediction_target": "velocity"}, "'velocity'"),
-    ({"noise_schedule": "sigmoid"}, "'sigmoid'"),
     ({"dropout": 1.0}, "dropout 1.0"),
     ({"dropout": -0.1}, "dropout -0.1"),
-    ({"dropout": float("nan")}, "dropout nan"),
 ]
 
 
@@ -95,23 +86,13 @@ def test_unknown_and_missing_values_are_all_named() -> None:
 
 
 HOSTILE: list[tuple[dict[str, Any], str]] = [
-    ({"num_layers": 10**9}, "num_layers 1000000000: at most"),
     ({"num_layers": 10**5000}, "num_layers of 16610 bits: at most"),
-    ({"seq_len": 10**9}, "seq_len 1000000000: at most"),
-    ({"embed_dim": 1 << 40}, "embed_dim 1099511627776: at most"),
-    ({"level_lengths": [10**9] * 4}, "level_lengths 1000000000: at most"),
     ({"level_lengths": [4] * 1_000_000}, "level_lengths has 1000000 values, at most"),
     ({"level_lengths": [[4, 4], 4]}, "level_lengths is not a list of whole numbers"),
     ({"level_lengths": "5588"}, "level_lengths is not a list of whole numbers"),
-    ({"features": 3.0}, "features is not a whole number"),
-    ({"qk_norm": 1}, "qk_norm is not true or false"),
-    ({"prediction_target": ["noise"]}, "prediction_target is not text"),
-    ({"wavelet": {"a": 1}}, "wavelet is not text"),
-    ({"dropout": "0.1"}, "dropout is not a number"),
     ({"dropout": 10**400}, "is not in [0, 1)"),
     ({"norm_mean": [10**400] * 3, "norm_std": [1.0] * 3}, "norm_mean has a value that is not finite"),
     ({"norm_mean": [[1.0]] * 3, "norm_std": [1.0] * 3}, "norm_mean is not a list of numbers"),
-    ({"norm_mean": "abc", "norm_std": [1.0] * 3}, "norm_mean is not a list of numbers"),
     ({"feature_names": "abc"}, "names is not a list of texts"),
     ({"feature_names": ["a", "b"]}, "2 names for 3 features"),
     ({"feature_names": ["a", "b", "\x1b"]}, "feature 3, '\\x1b', has a character that cannot be printed"),

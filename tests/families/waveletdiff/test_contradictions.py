@@ -59,17 +59,12 @@ def test_a_head_count_in_conflict_with_the_query_norm_is_refused() -> None:
     ("settings", "fragment"),
     [
         ({"num_heads": 3}, "num_heads 3 does not divide embed_dim 16"),
-        ({"num_heads": 0}, "at least 1"),
-        ({"prediction_target": "velocity"}, "'velocity' is not one of"),
         ({"dropout": 1.0}, "dropout 1.0"),
-        ({"dropout": float("nan")}, "dropout nan"),
         ({"seq_len": 25}, "gives groups [5, 5, 8, 14], the file has [5, 5, 8, 13]"),
-        ({"seq_len": 0}, "the file has [5, 5, 8, 13]"),
         ({"seq_len": -24}, "the file has [5, 5, 8, 13]"),
         ({"seq_len": 24, "wavelet": "db4"}, "seq_len 24 with db4 and 3 levels gives"),
         ({"seq_len": 24, "boundary_mode": "periodization"}, "gives groups [3, 3, 6, 12]"),
         ({"wavelet": "morl"}, "'morl' is not a discrete wavelet"),
-        ({"wavelet": "db99", "seq_len": 24}, "'db99' is not a discrete wavelet"),
         # No length of series has 5, 5, 8, 13 coefficients in these.
         ({"wavelet": "db8"}, "db8"),
         ({"boundary_mode": "periodization", "wavelet": "db2"}, "db2"),

@@ -72,48 +72,33 @@ def test_what_is_absent_or_blank_is_left_out() -> None:
 
 BAD: list[tuple[dict[str, Any], str, str]] = [
     ({"model": {"num_heads": "8"}}, "model.num_heads", "'8' is not of type int"),
-    ({"model": {"num_heads": 8.0}}, "model.num_heads", "8.0 is not of type int"),
     ({"model": {"num_heads": True}}, "model.num_heads", "True is not of type int"),
-    ({"model": {"num_heads": [8]}}, "model.num_heads", "[8] is not of type int"),
     ({"model": {"dropout": "none"}}, "model.dropout", "'none' is not of type float"),
-    ({"model": {"dropout": False}}, "model.dropout", "False is not of type float"),
     ({"model": {"prediction_target": 1}}, "model.prediction_target", "1 is not of type str"),
-    ({"attention": {"use_cross_level_attention": 1}}, "attention.use_cross_level_attention", "1 is not of type bool"),
     (
         {"attention": {"use_cross_level_attention": "yes"}},
         "attention.use_cross_level_attention",
         "'yes' is not of type bool",
     ),
-    ({"noise": {"schedule": False}}, "noise.schedule", "False is not of type str"),
-    ({"dataset": {"seq_len": "24"}}, "dataset.seq_len", "'24' is not of type int"),
     ({"wavelet": {"levels": 0}}, "wavelet.levels", "0 is not a level count"),
-    ({"wavelet": {"levels": -1}}, "wavelet.levels", "-1 is not a level count"),
-    ({"wavelet": {"levels": 2.0}}, "wavelet.levels", "2.0 is not a level count"),
     ({"wavelet": {"levels": "three"}}, "wavelet.levels", "'three' is not a level count"),
     ({"wavelet": {"levels": True}}, "wavelet.levels", "True"),
     ({"wavelet": {"type": "db99"}}, "wavelet.type", "'db99' is not a discrete wavelet"),
     ({"wavelet": {"type": 5, "levels": 3}}, "wavelet.type", "5"),
-    ({"wavelet": {"type": ["db2"], "levels": 3}}, "wavelet.type", "db2"),
     ({"model": [1]}, "model", "not a group of settings"),
-    ({"noise": "linear"}, "noise", "not a group of settings"),
     ({"wavelet": "auto"}, "wavelet", "not a group of settings"),
 ]
 
 
 UNKNOWN: list[tuple[dict[str, Any], str, str]] = [
     ({"model": {"num_head": 4}}, "model.num_head", "did you mean model.num_heads?"),
-    ({"model": {"numHeads": 4}}, "model.numHeads", "did you mean model.num_heads?"),
-    ({"model": {"heads": 4}}, "model.heads", "did you mean model.num_heads?"),
     ({"model": {"num-heads": 4}}, "model.num-heads", "did you mean model.num_heads?"),
     ({"num_heads": 4}, "num_heads", "move it to its section, as model.num_heads"),
-    ({"n_heads": 4}, "n_heads", "did you mean model.num_heads?"),
     ({"training": {"num_heads": 4}}, "training.num_heads", "move it to its section, as model.num_heads"),
     ({"training": {"epochz": 4}}, "training.epochz", "did you mean training.epochs?"),
     ({"dataset": {"sequence_length": 24}}, "dataset.sequence_length", "did you mean dataset.seq_len?"),
-    ({"wavelet": {"name": "db2"}}, "wavelet.name", "did you mean wavelet.type?"),
     ({"noise": {"type": "cosine"}}, "noise.type", "did you mean noise.schedule?"),
     ({"modle": {"num_heads": 4}}, "modle", "did you mean model?"),
-    ({"epochs": 4}, "epochs", "move it to its section, as training.epochs"),
     ({"conditioning": {"scale": 4}}, "conditioning.scale", "remove it if the network does not need it"),
     ({"model": {"colour": 4}}, "model.colour", "remove it if the network does not need it"),
 ]
