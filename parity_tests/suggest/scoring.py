@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+
+import numpy as np
+from scipy.optimize import linear_sum_assignment
 
 from wdport.errors import WdportError
 from wdport.mapping.table import load_table
@@ -16,7 +21,6 @@ from wdport.model import Array
 from .asking import Answer, Suggest, ask
 from .corpus import PAIRS, Pair
 from .fates import UNCOUNTED, Fates, compared, doubted, fates_of
-from .matching import matched_right
 from .names import How
 from .running import BOUND, Sides
 
@@ -134,3 +138,42 @@ def _error(found: Fates, state: Mapping[str, Array], sides: Sides) -> tuple[floa
         return sides.error(found.apply(counted)), ""
     except Exception as error:  # the table's own affair, and no reason to end the bench
         return float("inf"), f"{type(error).__name__}: {error}"[:120]
+
+
+_SAME = {"kernel": "weight", "gamma": "weight", "beta": "bias", "moving": "running", "variance": "var",
+         "embeddings": "weight", "alpha": "weight", "recurrent": "hh"}  # fmt: skip
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def matched_right(truth: Fates, sources: Shapes, targets: Shapes, given: Mapping[str, str]) -> float:
+    """The share of tensors that fill a variable in truth and are assigned to one of those.
+
+    Args:
+        truth: what becomes of them, by honest names.
+        sources: their shapes, by honest names.
+        targets: those of the variables.
+        given: the name that each has in the model, by its honest name.
+    """
+    names = [name for name in sources if not name.endswith(UNCOUNTED)]
+    paths = list(targets)
+    cost = np.full((len(names), len(paths)), 1e3)
+    for row, name in enumerate(names):
+        for column, path in enumerate(paths):
+            if _sizes(sources[name]) == _sizes(targets[path]):
+                cost[row, column] = -_alike(given[name], path)
+    assigned = {
+        names[row]: paths[column]
+        for row, column in zip(*linear_sum_assignment(cost), strict=True)
+        if cost[row, column] < 1e3
+    }
+    asked = [name for name in names if truth.fills(name)]
+    return sum(assigned.get(name) in truth.fills(name) for name in asked) / len(asked)
+
+
+def _sizes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(size for size in shape if size != 1))
+
+
+def _alike(name: str, path: str) -> float:
+    ours, theirs = (" ".join(_SAME.get(word, word) for word in re.split(r"[./_]", each)) for each in (name, path))
+    return SequenceMatcher(None, ours, theirs, autojunk=False).ratio()

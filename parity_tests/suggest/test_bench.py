@@ -16,10 +16,9 @@ from .edited import edited, first_difference, order_of
 from .fates import UNCOUNTED, Fates
 from .faults import locate
 from .names import HOW
-from .running import BOUND, Sides
+from .running import BOUND, Sides, checkpoint, randomise
 from .scoring import Score, score, sums_alone
 from .seeded import FAULTS, HARMLESS, Fault
-from .weights import checkpoint, randomise
 
 EVERY = [pytest.param(name, marks=() if name == "fused" else pytest.mark.full)
          for name, pair in PAIRS.items() if not pair.golden]  # fmt: skip

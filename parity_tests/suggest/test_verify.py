@@ -16,8 +16,8 @@ from tests.families.quick import few_cases
 from wdport.cli.main import main
 
 from .corpus import PAIRS
+from .running import checkpoint, randomise
 from .seeded import FAULTS, HARMLESS, Fault
-from .weights import checkpoint, randomise
 
 EXCHANGED = Fault("exchanged outputs", "vae", '"mean": mean, "logvar": logvar', '"mean": logvar, "logvar": mean')
 EDITS = {fault.name: fault for fault in (*FAULTS, *HARMLESS, EXCHANGED)}
