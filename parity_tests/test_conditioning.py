@@ -84,7 +84,7 @@ def test_the_port_in_float32_with_and_without(experiment: Experiment) -> None:
     assert np.abs(without - experiment.single["output"]).max() > 1e-2
 
 
-@pytest.mark.parametrize("experiment", [pytest.param(NAMES[0], marks=pytest.mark.full), NAMES[1]], indirect=True)
+@pytest.mark.full
 def test_verify_passes(experiment: Experiment) -> None:
     verdict = wdport.verify(experiment.folder, experiment.output)
     assert [gate for gate in verdict.gates if not gate.passed] == []

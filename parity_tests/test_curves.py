@@ -35,7 +35,10 @@ RATIO = 8.0
 
 Record = Callable[[str, object], None]
 
-pytestmark = pytest.mark.skipif(not (GOLDEN.is_dir() and SERIES.is_file()), reason="needs the shared data")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not (GOLDEN.is_dir() and SERIES.is_file()), reason="needs the shared data"),
+]
 
 
 class Batch(NamedTuple):
@@ -100,7 +103,7 @@ def torch_losses(
 
 
 @pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("name", [pytest.param(NAME, marks=pytest.mark.full), "exchange-seq24-qknorm"])
+@pytest.mark.parametrize("name", [NAME, "exchange-seq24-qknorm"])
 def test_float32_losses_after_migration_are_as_near_as_pytorchs(
     name: str, tmp_path: Path, record_property: Record
 ) -> None:
@@ -206,7 +209,6 @@ def torch_run(begin: FromScratch, batches: list[Batch], dtype: str, training: bo
     return torch_losses(module, begin.config, begin.alpha_bar, batches, optimizer, CLIP, schedule)
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("exact")
 def test_a_run_from_scratch_has_pytorchs_curve(tmp_path: Path, record_property: Record) -> None:
     begin = from_scratch(tmp_path, 0, 0.0)

@@ -153,7 +153,7 @@ def test_verify_passes(case: Case) -> None:
     assert all(level.decoded is not None and level.decoded <= LOGIC for level in verdict.parts)
 
 
-@recordings("stocks-seq64-db4", "exchange-seq24-qknorm")
+@recordings("stocks-seq64-db4")
 def test_the_training_loss_and_its_gradients(case: Case) -> None:
     """The public code's loss and the gradient by every parameter, lifted to float64: to 1e-10 each."""
     from wdport.conversion.prepare import Settings, prepare
@@ -248,6 +248,7 @@ def test_ddim(recorded: Recorded, name: str, steps: int, eta: float) -> None:
     against_loops(recorded, name, loops[-1], init, tape, sampler="ddim", steps=steps, eta=eta)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("recorded", [next(iter(NAMES))], indirect=True)  # recorded for the first alone
 def test_ddpm(recorded: Recorded) -> None:
     init, tape = recorded.arrays["sample_init"][:1], recorded.arrays["ddpm_noise"]

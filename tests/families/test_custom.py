@@ -152,8 +152,6 @@ def test_a_function_of_another_model(tmp_path: Path) -> None:
     assert not (tmp_path / "out.keras").exists()
 
 
-pytestmark = pytest.mark.usefixtures("one_case")
-
 BAD, NETS = "tests.families.toys.bad", "tests.families.toys.bad_nets"
 
 
@@ -263,6 +261,7 @@ def test_a_table_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture
     refused(capsys, told, 4, words)
 
 
+@pytest.mark.usefixtures("one_case")
 def test_inputs_that_nothing_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, table = files(tmp_path, "lstm", change=('inputs: ["x: b 9 5"]', ""))
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output

@@ -108,6 +108,7 @@ def test_neither_side_needs_the_other(tmp_path: Path) -> None:
     made = run_without("keras jax tests.families.toys.twins", "record", str(checkpoint), "--mapping", str(table),
                        "-o", str(recording))  # fmt: skip
     assert (made.returncode, made.stderr) == (0, "")
+    assert main(["record", str(checkpoint), "--mapping", str(table), "-o", str(recording), "--force"]) == 0  # one case
     checkpoint.unlink()
     told = run_without("torch tests.families.toys.nets", "verify", str(output), "--against", str(recording),
                        "--mapping", str(table))  # fmt: skip
