@@ -1,4 +1,4 @@
-"""Samplers by the names of diffusers and k-diffusion: each against the library's scheduler of that name."""
+"""Samplers by the names of diffusers and k-diffusion, SDE-DPM-Solver++(2M) among them, against the library's."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Flows through the scan: against plain loops, a loop in PyTorch, and flows that are known."""
+"""Flows through the scan, against plain loops and flows that are known; convergence of the samplers without noise."""
 
 from __future__ import annotations
 

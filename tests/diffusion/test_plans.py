@@ -1,4 +1,4 @@
-"""Plans through the scan against plain loops, over random schedules, steps, etas and targets; what is refused."""
+"""Plans through the scan against plain loops, over random schedules, steps and targets; repeated steps; refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Noise schedules against their formulas written out step by step, and told apart by their beta."""
+"""Noise schedules against their formulas, and told apart by their beta; noise is standard normal and never alike."""
 
 from __future__ import annotations
 

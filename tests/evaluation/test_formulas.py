@@ -1,4 +1,4 @@
-"""Deterministic parts of the scores, against NumPy and SciPy written out in loops."""
+"""Deterministic parts of the scores against NumPy and SciPy in loops; the encoder of Context-FID beside PyTorch."""
 
 from __future__ import annotations
 

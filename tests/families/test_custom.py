@@ -1,4 +1,4 @@
-"""Models of the user's own: each shape that a comparison has to cope with, through the public functions."""
+"""Models of the user's own through the public functions: each shape of a comparison, and what is wrong with code."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A file of a user's own model is compared with what its function makes now: a verdict on other code would be false."""
+"""A user's converted file is compared with what its function makes now; its variables take no memory to know."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gates in another order: the fault is at the recurrent layer, and the verdict says which order would agree."""
+"""Gates in another order, which the verdict names; and the guide for a model of one's own, with its mistakes."""
 
 from __future__ import annotations
 

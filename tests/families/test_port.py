@@ -1,4 +1,4 @@
-"""A model of the user's own as one object in Python."""
+"""A model of the user's own as one object in Python, and checkpoints whose names stand under a wrapper's attribute."""
 
 from __future__ import annotations
 

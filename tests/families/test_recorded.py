@@ -1,4 +1,4 @@
-"""Models of the user's own, recorded where there is no Keras, and compared where there is no PyTorch."""
+"""Models of the user's own: recorded without Keras, compared without PyTorch, and what `wdport inspect` says."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Samples depend on the seed and their own number alone: not on the batch, the chunk, the dtype or the devices."""
+"""Samples depend on the seed and their own number alone; the steps compile once, while the weights are made ready."""
 
 from __future__ import annotations
 

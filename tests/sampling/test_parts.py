@@ -1,4 +1,4 @@
-"""The folder from which an interrupted run resumes: what is complete counts, another run's parts do not."""
+"""The folder from which an interrupted run resumes: complete parts count; others' and damaged ones are found."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""New models: sizes from the configuration and the data, weights distributed as in the public training script."""
+"""New models: sizes and weights as in the public training script, or as the library's class begins."""
 
 from __future__ import annotations
 

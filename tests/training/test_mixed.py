@@ -1,4 +1,4 @@
-"""Mixed precision: the network computes in bfloat16, all else in float32, with gradients as near as PyTorch's."""
+"""Mixed precision, with gradients as near as PyTorch's; and boundaries, which keep a backward pass linear."""
 
 from __future__ import annotations
 

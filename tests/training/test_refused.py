@@ -1,4 +1,4 @@
-"""What `train` refuses, before it computes anything: data, options and folders that do not fit."""
+"""What `train` refuses before it computes anything, and the folder of a run, in which nothing else is replaced."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""States kept by Orbax, and events for TensorBoard; they need the extras ``orbax`` and ``tensorboard``."""
+"""How states are kept, Orbax and events among them; streamed data; the command in two processes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of a folder is read and what is refused, in one line that names the field."""
+"""What of a folder is read and what is refused, in one line that names the field; and whole folders, verified."""
 
 from __future__ import annotations
 

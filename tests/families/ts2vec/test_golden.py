@@ -1,4 +1,4 @@
-"""The recording of the public implementation: every activation, the output in float64, and embeddings."""
+"""The recording of the public implementation, and bugs of ports, which `verify` finds at their place and names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The port against the reference at many sizes, missing steps, files, and what the command line says."""
+"""The port against the reference at many sizes, missing steps, files, configurations, and the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Keras port in float64 against the reference, and its files."""
+"""The Keras port and the reference against the library's model, its files, its gate of chunks, and configurations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The configuration object: derived sizes, its JSON form, and combinations that cannot be."""
+"""The configuration object: derived sizes, its JSON form, combinations that cannot be; and its variables."""
 
 from __future__ import annotations
 

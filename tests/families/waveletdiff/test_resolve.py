@@ -1,4 +1,4 @@
-"""A configuration from a checkpoint's shapes: the one it was made with, and where every value is from."""
+"""A configuration from a checkpoint: the one it was made with, where values are from, and what contradicts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public configuration file and single settings: what is read from them and what is refused."""
+"""Configuration files, single settings and what a checkpoint holds of them: what is read and what is refused."""
 
 from __future__ import annotations
 
