@@ -1,4 +1,4 @@
-"""The whole self-test: what the harness finds, measured on three models. `make parity` runs it, minutes long."""
+"""The whole self-test, measured on three models, and faults that only sampling, units or a file's library show."""
 
 from __future__ import annotations
 

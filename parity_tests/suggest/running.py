@@ -1,4 +1,4 @@
-"""Both models of a pair in float64, and what they compute."""
+"""Both models of a pair in float64 with random weights, and what they compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`wdport map suggest` on every pair under every naming, and on twins with seeded faults."""
+"""`wdport map suggest` on every pair and on twins with seeded faults, which `verify` and the settings find too."""
 
 from __future__ import annotations
 

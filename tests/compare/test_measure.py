@@ -1,4 +1,4 @@
-"""Error measures: numbers worked out by hand, and NaN never passes."""
+"""Error measures by hand, what a tap leaves open, and the gates' names."""
 
 from __future__ import annotations
 

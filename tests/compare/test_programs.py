@@ -1,4 +1,4 @@
-"""Programs that several threads ask for at once."""
+"""Programs that several threads ask for at once, and the order of additions as the cause of a float32 error."""
 
 from __future__ import annotations
 

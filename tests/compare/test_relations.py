@@ -1,4 +1,4 @@
-"""Relations between a wrong array and the right one: stated where they hold, and nothing where none does."""
+"""What a wrong array or layer computes, told from its values where it holds, and silence where nothing fits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Alignment: every tap row finds its layers on both sides, or the run is incomplete."""
+"""Alignment: every tap row finds its layers on both sides; the axes of activations, and what comes after a module."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where windows lie, held against what PyTorch's and Keras's own layers make of numbered inputs."""
+"""Where windows lie and how flattened axes are ordered, held against PyTorch's and Keras's own layers."""
 
 from __future__ import annotations
 

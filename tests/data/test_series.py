@@ -1,4 +1,4 @@
-"""Which files are read at all, and what a series made by hand must be."""
+"""Which files are read at all, what a series or a set of them must be, and windows of it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Keras layers: equal to PyWavelets on both backends, float32 under any policy, serialisable."""
+"""The Keras layers, equal to PyWavelets on both backends; lengths of transforms, and which one has given lengths."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The transform against PyWavelets, its two forms against each other, and what it does inside JAX."""
+"""The transform against PyWavelets, also of mixed lengths and beyond the edges; what it does in JAX; energies."""
 
 from __future__ import annotations
 

@@ -10,7 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from keras import ops
 
-from parity_tests.faults.masked_lm.places import ATTENTION, ROTARY, swapped, transposed, without_bias
+from parity_tests.faults.changes import swapped, transposed, without_bias
+from parity_tests.faults.masked_lm.places import ATTENTION, ROTARY
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
 from wdport.families.masked_lm.config import Config
 from wdport.model import Array, KerasLayer, KerasModel, KerasTensor

@@ -10,7 +10,8 @@ import numpy as np
 from jax import lax
 from keras import ops
 
-from parity_tests.faults.masked_lm.places import MLP, NORM, swapped, without_bias
+from parity_tests.faults.changes import swapped, without_bias
+from parity_tests.faults.masked_lm.places import MLP, NORM
 from wdport.families.faults import Mutant, array_of, calling, holding, setting
 from wdport.families.masked_lm.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from keras import ops
 
+from parity_tests.faults.changes import in_float32, swapped, transposed, without_bias
 from parity_tests.faults.unet2d.places import CONV, attention
-from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.faults import Mutant, attributes, calling, setting
 from wdport.families.unet2d.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
@@ -31,13 +31,13 @@ def attention_mutants(config: Config) -> list[Mutant]:
         Mutant("attention: pixels column by column", every, calling(_by(flat=_columns))),
         Mutant("attention: channels first reshaped for transposed", every, calling(_by(flat=_reshaped))),
         Mutant("attention: result read as channels first", every, calling(_by(mixed=True))),
-        Mutant("attention: query and key swapped", every, _swapped("query", "key"), shares=True),
-        Mutant("attention: key and value swapped", every, _swapped("key", "value"), shares=True),
+        Mutant("attention: query and key swapped", every, swapped("query", "key"), shares=True),
+        Mutant("attention: key and value swapped", every, swapped("key", "value"), shares=True),
     ]
-    found += [Mutant(f"attention: {part} bias dropped", _below(every, part), _without_bias)
+    found += [Mutant(f"attention: {part} bias dropped", _below(every, part), without_bias)
               for part in ("query", "key", "value", "out")]  # fmt: skip
     if square := attention(config, square=True):
-        found += [Mutant(f"attention: {part} weight not transposed", _below(square, part), _transposed)
+        found += [Mutant(f"attention: {part} weight not transposed", _below(square, part), transposed)
                   for part in ("query", "out")]  # fmt: skip
     if swappable := attention(config, swappable=True):
         found.append(Mutant("attention: width of a head taken for the number of heads", swappable, _mixed_up))
@@ -106,40 +106,12 @@ def _one_head(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object
     return attributes(layer, num_heads=1, head_width=layer.num_heads * layer.head_width)
 
 
-def _swapped(first: str, second: str) -> Change:
-    """Swap the weights of two layers."""
-
-    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-        a, b = getattr(layer, first), getattr(layer, second)
-        pairs = [(a.kernel, b.kernel), (a.bias, b.bias)]
-        return holding(*((into, array_of(source)) for pair in pairs for into, source in (pair, pair[::-1])))
-
-    return change
-
-
-def _transposed(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    return holding((layer.kernel, array_of(layer.kernel).T))
-
-
-def _without_bias(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    return holding((layer.bias, np.zeros_like(array_of(layer.bias))))
-
-
 def numerics_mutants(config: Config) -> list[Mutant]:
     """All of them."""
-    found = [Mutant("convolutions in TF32", CONV, _in_float32(calling(_tf32)), gate="B", quick=True)]
+    found = [Mutant("convolutions in TF32", CONV, in_float32(calling(_tf32)), gate="B", quick=True)]
     if places := attention(config):
-        found.append(Mutant("attention: softmax in bfloat16", places, _in_float32(calling(_rough)), gate="B"))
+        found.append(Mutant("attention: softmax in bfloat16", places, in_float32(calling(_rough)), gate="B"))
     return found
-
-
-def _in_float32(change: Change) -> Change:
-    """``change`` in a float32 model, nothing in a float64 one."""
-
-    def chosen(layer: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
-        return change(layer, model) if layer.compute_dtype == "float32" else nullcontext()
-
-    return chosen
 
 
 def _tf32(layer: KerasLayer, x: KerasTensor) -> KerasTensor:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
+from parity_tests.faults.changes import without_bias
 from parity_tests.faults.unet2d.places import CONV, NORM
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.unet2d.config import Config
@@ -100,7 +101,7 @@ def convolution_mutants() -> list[Mutant]:
         Mutant("convolution: kernel flipped", CONV, _kernel(lambda k: k[::-1, ::-1]), quick=True),
         Mutant("convolution: kernel's height and width swapped", CONV, _kernel(lambda k: np.swapaxes(k, 0, 1))),
         Mutant("convolution: kernel's channels swapped", square, _kernel(lambda k: np.swapaxes(k, 2, 3))),
-        Mutant("convolution: bias dropped", CONV, _without_bias),
+        Mutant("convolution: bias dropped", CONV, without_bias),
         Mutant("convolution: edges repeated for zeros", square, calling(_repeated)),
     ]
 
@@ -110,10 +111,6 @@ def _kernel(function: Callable[[Array], Array]) -> Change:
         return holding((layer.kernel, function(array_of(layer.kernel))))
 
     return change
-
-
-def _without_bias(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    return holding((layer.bias, array_of(layer.bias) * 0.0))
 
 
 def _repeated(layer: KerasLayer, x: KerasTensor) -> KerasTensor:

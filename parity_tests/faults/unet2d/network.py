@@ -9,6 +9,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
+from parity_tests.faults.changes import rounded
 from parity_tests.faults.unet2d.places import NETWORK, steps
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.unet2d.config import Config, attends
@@ -27,8 +28,8 @@ def network_mutants(config: Config) -> list[Mutant]:
         Mutant("skips: first kept first", last, calling(_in_order)),
         Mutant(f"network: {word}", NETWORK, _centred),
         Mutant("network: last norm and activation swapped", NETWORK, _ends_swapped),
-        Mutant("network: bfloat16 weights", NETWORK, _rounded("bfloat16"), shares=True),
-        Mutant("network: float16 weights", NETWORK, _rounded("float16"), shares=True),
+        Mutant("network: bfloat16 weights", NETWORK, rounded("bfloat16"), shares=True),
+        Mutant("network: float16 weights", NETWORK, rounded("float16"), shares=True),
     ]
     if config.mid_block_type is not None:
         found.append(Mutant("middle: both blocks with the first's weights", ("mid",), _repeated, shares=True))
@@ -76,16 +77,6 @@ def _attention_first(layer: KerasLayer, x: KerasTensor, embedding: KerasTensor) 
 def _repeated(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     pairs = zip(layer.resnet_1.weights, layer.resnet_0.weights, strict=True)
     return holding(*((into, array_of(source)) for into, source in pairs))
-
-
-def _rounded(dtype: str) -> Change:
-    kind = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}[dtype]
-
-    def change(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
-        arrays = ((variable, array_of(variable)) for variable in model.trainable_variables)
-        return holding(*((variable, array.astype(kind).astype(array.dtype)) for variable, array in arrays))
-
-    return change
 
 
 EVEN = "where height and width are even, the last row and column of zeros are not read"

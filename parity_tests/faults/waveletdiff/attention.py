@@ -9,6 +9,7 @@ from unittest.mock import patch
 import numpy as np
 from keras import ops
 
+from parity_tests.faults.changes import swapped
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.waveletdiff.canary import (
     ATTENTION,
@@ -33,8 +34,8 @@ def attention_mutants(config: Config) -> list[Mutant]:
     found = [Mutant(f"{part} weight not transposed", below(part), transposed) for part in ("query", "key", "value")]
     found += [
         OUTPUT_TRANSPOSED,
-        Mutant("query and key swapped", ATTENTION, _swapped("query", "key"), shares=True),
-        Mutant("key and value swapped", ATTENTION, _swapped("key", "value"), shares=True),
+        Mutant("query and key swapped", ATTENTION, swapped("query", "key"), shares=True),
+        Mutant("key and value swapped", ATTENTION, swapped("key", "value"), shares=True),
         Mutant("value heads split as (head width, heads)", below("value"), _interleaved_heads),
         Mutant("heads merged without transposing", IN_BLOCKS, calling(_merged_wrongly)),
         Mutant("scale 1/sqrt(model width)", ATTENTION, _scaled(lambda layer: layer.width**-0.5)),
@@ -60,15 +61,6 @@ def _bare(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
 
 def _scaled(scale: Callable[[KerasLayer], float]) -> Change:
     return lambda layer, _: attributes(layer, scale=scale(layer))
-
-
-def _swapped(first: str, second: str) -> Change:
-    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-        a, b = getattr(layer, first), getattr(layer, second)
-        return holding((a.kernel, array_of(b.kernel)), (a.bias, array_of(b.bias)),
-                       (b.kernel, array_of(a.kernel)), (b.bias, array_of(a.bias)))  # fmt: skip
-
-    return change
 
 
 def _interleaved_heads(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
@@ -103,7 +95,7 @@ def cross_level_mutants() -> list[Mutant]:
     whole, dropped = CROSS_LEVEL, calling(lambda layer, tokens, time, **_: list(tokens))
     square = ("cross_level/projection_0", "cross_level/expander_0")  # the approximation's, as wide as this block
     return [
-        Mutant("dense weight not transposed", square, _transposed),
+        Mutant("dense weight not transposed", square, transposed),
         Mutant("pooling softmax over the last axis", ("cross_level/aggregator_?/softmax",), setting(axis=-1)),
         MEAN_POOLING,
         Mutant("level embeddings permuted", whole, _permuted_embeddings),
@@ -114,10 +106,6 @@ def cross_level_mutants() -> list[Mutant]:
         Mutant("one minus the gate", ("cross_level/gate_?",), calling(_one_minus)),
         Mutant("cross-level path dropped", whole, dropped, gate="0"),
     ]
-
-
-def _transposed(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    return holding((layer.kernel, array_of(layer.kernel).T))
 
 
 def _permuted_embeddings(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
