@@ -9,6 +9,7 @@ from unittest.mock import patch
 import jax.numpy as jnp
 import numpy as np
 
+from parity_tests.faults.changes import rounded
 from wdport.families.faults import Change, Mutant, array_of, calling, holding
 from wdport.families.wan_vae import port as ports
 from wdport.families.wan_vae.config import GROUP, Config
@@ -31,7 +32,7 @@ def network_mutants(config: Config) -> list[Mutant]:
         Mutant("network: latents' height and width exchanged", NETWORK, _latents(_turned)),
         Mutant("network: convolution of the moments left out", NETWORK, _left_out("quant_conv"), gate="0"),
         Mutant("network: convolution of the latents left out", NETWORK, _left_out("post_quant_conv"), gate="0"),
-        Mutant("network: bfloat16 weights", NETWORK, _rounded, shares=True),
+        Mutant("network: bfloat16 weights", NETWORK, rounded("bfloat16"), shares=True),
         Mutant("middle: attention first", ("*/mid",), calling(_attention_first)),
         Mutant("middle: both blocks with the first's weights", ("*/mid",), _same_weights, shares=True),
     ]  # fmt: skip
@@ -104,11 +105,6 @@ def _patches(name: str) -> Change:
         return jnp.swapaxes(own(jnp.swapaxes(x, 2, 3), size), 2, 3)
 
     return lambda _, model: patch.object(ports, name, wrong)
-
-
-def _rounded(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
-    arrays = ((variable, array_of(variable)) for variable in model.trainable_variables)
-    return holding(*((variable, array.astype(jnp.bfloat16).astype(array.dtype)) for variable, array in arrays))
 
 
 def _attention_first(layer: KerasLayer, x: KerasTensor, stream: Stream) -> KerasTensor:
