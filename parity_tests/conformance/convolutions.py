@@ -1,4 +1,4 @@
-"""Convolutions: stride, dilation, groups, the side and the mode of padding, channels first and last."""
+"""Convolutions and transposed ones: stride, dilation, groups, padding and output padding, where channels lie."""
 
 from __future__ import annotations
 

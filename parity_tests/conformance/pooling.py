@@ -1,4 +1,4 @@
-"""Pooling: stride, padding and what it is filled with, whether it counts, rounding up, adaptive and global pools."""
+"""Pooling: stride, padding and whether it counts, rounding up, adaptive pools; padding, cropping and upsampling."""
 
 from __future__ import annotations
 

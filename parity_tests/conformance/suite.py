@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import activations, attention, convolutions, dense, norms, pooling, recurrent
+from . import attention, convolutions, dense, norms, pooling
 from .absent import ABSENT
 from .pair import Pair
 
@@ -13,10 +13,10 @@ GROUPS: dict[str, tuple[Pair, ...]] = {
     "convolutions": convolutions.PAIRS,
     "transposed convolutions": convolutions.TRANSPOSED,
     "normalisations": norms.PAIRS,
-    "recurrent": recurrent.PAIRS,
+    "recurrent": attention.RECURRENT,
     "attention": attention.PAIRS,
     "pooling": pooling.PAIRS,
-    "activations": activations.PAIRS,
+    "activations": norms.ACTIVATIONS,
     "padding and upsampling": pooling.RESIZING,
 }
 """Pairs by group, in the order of the report."""

@@ -12,12 +12,10 @@ from wdport.recorder import parse_input
 
 from .asking import Answer
 from .corpus import PAIRS
-from .edited import edited, first_difference, order_of
-from .fates import UNCOUNTED, Fates
-from .faults import locate
+from .faults import edited, first_difference, locate, order_of
 from .names import HOW
 from .running import BOUND, Sides, checkpoint, randomise
-from .scoring import Score, score, sums_alone
+from .scoring import UNCOUNTED, Fates, Score, score, sums_alone
 from .seeded import FAULTS, HARMLESS, Fault
 
 EVERY = [pytest.param(name, marks=() if name == "fused" else pytest.mark.full)

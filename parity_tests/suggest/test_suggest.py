@@ -19,8 +19,7 @@ from wdport.conversion.prepare import Settings
 from wdport.errors import WdportError
 
 from .corpus import PAIRS, Pair
-from .edited import edited
-from .faults import locate
+from .faults import edited, locate
 from .names import HOW, How
 from .nets.goldens import GOLDEN
 from .running import checkpoint, randomise
