@@ -1,7 +1,6 @@
-"""Known bugs of the samplers of a checkpoint's own diffusion.
+"""Known bugs of the samplers of a checkpoint's own diffusion, of a flow, and of a scheduler of diffusers.
 
-All but one change numbers in the plan; clipping is not an
-affine update, so it is a ``change``.
+All but the clipping change numbers in the plan.
 """
 
 from __future__ import annotations

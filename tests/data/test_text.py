@@ -1,4 +1,4 @@
-"""Separated text: every dialect is read to the bit, and every fault is found with its line."""
+"""Separated text and ARFF files: every dialect is read to the bit, and every fault is found with its line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A model of the user's own as one object in Python, and checkpoints whose names stand under a wrapper's attribute."""
+"""A user's model as one object in Python, under a wrapper's attribute, and its file after its code changed."""
 
 from __future__ import annotations
 

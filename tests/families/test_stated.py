@@ -1,5 +1,4 @@
-"""Where a library's class is the reference, the library reads `config.json` itself: a field that wdport reads wrongly
-does not reach both sides."""
+"""Fields of a library's configuration: read by the library itself, described, and refused in one line."""
 
 from __future__ import annotations
 
