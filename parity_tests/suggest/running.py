@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from parity_tests.conformance.engine import laid_out
 from wdport.compare.probe import stateless, tensors
 from wdport.families.user_functions import build_keras
 from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
-from wdport.mapping.arrays import apply_rule
-from wdport.mapping.axes import parse_rule
 from wdport.model import Array
 from wdport.recorder import parse_input
 
@@ -48,9 +47,9 @@ class Sides:
     def torch_outputs(self) -> list[Array]:
         """What PyTorch computes, as Keras would lay it out."""
         with torch.no_grad():
-            found = [leaf.numpy() for leaf in _leaves(self.module(*map(torch.tensor, self.given)))]
+            found = [leaf.numpy() for leaf in leaves(self.module(*map(torch.tensor, self.given)))]
         rules = [*self.pair.outputs, *[""] * len(found)]
-        return [_laid_out(array, rule) for array, rule in zip(found, rules, strict=False)]
+        return [laid_out(array, rule) for array, rule in zip(found, rules, strict=False)]
 
     def keras_outputs(self) -> list[Array]:
         """What Keras computes, step by step."""
@@ -105,19 +104,12 @@ def _order(told: Any, shape: tuple[int | None, ...]) -> list[int]:
     raise ValueError(f"{told.name} is {sizes}, the Keras model takes {shape}")
 
 
-def _laid_out(array: Array, text: str) -> Array:
-    if not text:
-        return array
-    rule = parse_rule(text, text)
-    shape = rule.inverse().source_shape([array.shape])
-    return apply_rule(rule, [array], rule.sizes([array.shape], [shape or array.shape]))[0]
-
-
-def _leaves(value: Any) -> list[torch.Tensor]:
+def leaves(value: Any) -> list[torch.Tensor]:
+    """The tensors of an output."""
     if isinstance(value, dict):
-        return [leaf for name in sorted(value) for leaf in _leaves(value[name])]
+        return [leaf for name in sorted(value) for leaf in leaves(value[name])]
     if isinstance(value, (list, tuple)):
-        return [leaf for each in value for leaf in _leaves(each)]
+        return [leaf for each in value for leaf in leaves(each)]
     return [value]
 
 

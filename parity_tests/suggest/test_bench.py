@@ -14,7 +14,7 @@ from .asking import Answer
 from .corpus import PAIRS
 from .faults import edited, first_difference, locate, order_of
 from .names import HOW
-from .running import BOUND, Sides, checkpoint, randomise
+from .running import BOUND, Sides, checkpoint, leaves, randomise
 from .scoring import UNCOUNTED, Fates, Score, score, sums_alone
 from .seeded import FAULTS, HARMLESS, Fault
 
@@ -77,16 +77,6 @@ def test_names_change_and_nothing_else(name: str) -> None:
         other.load_state_dict({key: state[honest[key]] for key in other.state_dict()})
         with torch.no_grad():
             assert all(map(torch.equal, leaves(module(*given)), leaves(other(*given))))
-
-
-def leaves(value: object) -> list[torch.Tensor]:
-    """The tensors of an output."""
-    if isinstance(value, dict):
-        return [leaf for name in sorted(value) for leaf in leaves(value[name])]
-    if isinstance(value, (list, tuple)):
-        return [leaf for each in value for leaf in leaves(each)]
-    assert isinstance(value, torch.Tensor)
-    return [value]
 
 
 @pytest.mark.parametrize("name", EVERY)
