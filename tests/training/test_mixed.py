@@ -15,7 +15,7 @@ import torch
 from jax.test_util import check_grads
 
 import wdport
-from tests.make import SETTINGS, TINY, make_module, make_state, save
+from tests.make import SETTINGS, SMALL, make_module, make_state, save
 from tests.training.test_model import exact
 from tests.training.test_run import GIVEN, STATES
 from wdport.families.waveletdiff.reference import training_loss
@@ -70,11 +70,11 @@ def test_the_network_computes_in_bfloat16_and_nothing_else(tmp_path: Path) -> No
 @pytest.mark.usefixtures("exact")
 def test_gradients_are_as_near_to_float64_as_those_of_autocast(tmp_path: Path) -> None:
     """`torch.autocast` with bfloat16 is the reference; both have noise, target and loss in float32."""
-    converted = wdport.convert(save(tmp_path / "a.ckpt", make_state(TINY)), tmp_path / "a.keras", values=SETTINGS)
+    converted = wdport.convert(save(tmp_path / "a.ckpt", make_state()), tmp_path / "a.keras", values=SETTINGS)
     random = np.random.default_rng(0)
-    batch = {"clean": random.normal(size=(64, TINY.coefficients, TINY.features)), "uniform": random.random(64)}
+    batch = {"clean": random.normal(size=(64, SMALL.coefficients, SMALL.features)), "uniform": random.random(64)}
     batch["noise"] = random.normal(size=batch["clean"].shape)
-    alpha_bar = np.asarray(make_state(TINY)["alpha_bar_all"], np.float64)
+    alpha_bar = np.asarray(make_state()["alpha_bar_all"], np.float64)
 
     def ours(policy: str, dtype: str) -> np.ndarray:
         model = wdport.load_model(converted.output, policy)
@@ -95,10 +95,10 @@ def test_gradients_are_as_near_to_float64_as_those_of_autocast(tmp_path: Path) -
         return np.concatenate([np.asarray(each, np.float64).ravel() for each in slopes])
 
     def torchs(dtype: torch.dtype, cast: bool) -> np.ndarray:
-        module = make_module(TINY).to(dtype).eval()
+        module = make_module().to(dtype).eval()
         given = {name: array.astype(str(dtype).removeprefix("torch.")) for name, array in batch.items()}
         with torch.autocast("cpu", torch.bfloat16, enabled=cast):
-            value, _ = training_loss(module, given, alpha_bar, TINY.level_lengths, TINY.prediction_target)
+            value, _ = training_loss(module, given, alpha_bar, SMALL.level_lengths, SMALL.prediction_target)
         torch.autograd.backward(value)
         return np.concatenate([each.grad.double().numpy().ravel() for each in module.parameters()
                                if each.grad is not None])  # fmt: skip
