@@ -157,7 +157,7 @@ def test_an_edit_of_the_source_is_found(project: Path, capsys: pytest.CaptureFix
 
 def test_the_first_faulty_layer_runs_alone(project: Path) -> None:
     """`--repro` writes a script that makes the same error, and none once the twin is mended."""
-    fault = EDITS["a simple RNN with ReLU"]
+    fault = EDITS["Keras's own epsilon in batch norms"]
     with few_cases():
         assert main([*converted(fault), "--repro", "alone"]) == 1
     wrong = _script(project / "alone")
