@@ -181,9 +181,9 @@ CONFIG = Config(3, 8, 12, 4)
 RANDOM = np.random.default_rng(0)
 
 
-@pytest.fixture(autouse=True)
+@pytest.fixture
 def exact() -> Iterator[None]:
-    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64():
+    with exact_float64():
         yield
 
 
@@ -198,6 +198,7 @@ def both(config: Config = CONFIG) -> tuple[TS2Vec, dict[str, np.ndarray]]:
     return build_reference(config, tensors, "float64"), weights
 
 
+@pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("length", [1, 5, 24])
 def test_embeddings_are_those_of_the_port_and_of_pytorch(length: int) -> None:
     module, weights = both()
@@ -213,6 +214,7 @@ def test_embeddings_are_those_of_the_port_and_of_pytorch(length: int) -> None:
 HIERARCHICAL = jax.jit(jax.value_and_grad(contrast.hierarchical_loss, (0, 1)))
 
 
+@pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize(("count", "length"), [(2, 1), (1, 2), (2, 2), (5, 3), (1, 7), (3, 7), (2, 13)])
 def test_the_loss_is_that_of_the_steps_that_count(count: int, length: int) -> None:
     """Padded to 13 steps, against PyTorch in loops over anchors, with gradients."""
@@ -229,6 +231,7 @@ def test_the_loss_is_that_of_the_steps_that_count(count: int, length: int) -> No
         assert not slope[:, length:].any()
 
 
+@pytest.mark.usefixtures("exact")
 def test_the_loss_of_a_batch_is_pytorchs(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the crops and masks that a key gives, without dropout: cut out in PyTorch, padded here."""
     monkeypatch.setattr(contrast, "DROPOUT", 0.0)
@@ -264,6 +267,7 @@ def same_loss(seed: int, ours: Any) -> None:
         np.testing.assert_allclose(slope, grad, rtol=0, atol=1e-11 * max(1.0, np.abs(grad).max()))
 
 
+@pytest.mark.usefixtures("exact")
 def test_crops_share_steps_and_stay_inside() -> None:
     """All lengths and places are drawn: the ends of the range are reached, and nothing lies outside."""
     drawn = jax.vmap(lambda key: contrast.draw_crops(key, 3, 6))(jax.random.split(jax.random.key(0), 4000))
@@ -276,6 +280,7 @@ def test_crops_share_steps_and_stay_inside() -> None:
     np.testing.assert_array_equal(first[:, 0] + length[:, :1], first[:, 1] + shared[:, None])  # it ends the first crop
 
 
+@pytest.mark.usefixtures("exact")
 def test_initial_weights_have_pytorchs_spread() -> None:
     torch.manual_seed(0)
     module = TS2Vec(Config(3, 64, 320, 2))
@@ -291,6 +296,7 @@ def test_initial_weights_have_pytorchs_spread() -> None:
         assert float(np.abs(value).max()) == pytest.approx(float(theirs.detach().abs().max()), rel=0.15)
 
 
+@pytest.mark.usefixtures("exact")
 def test_training_takes_every_series_once_an_epoch_and_averages() -> None:
     """Against `torch.optim.AdamW` and `AveragedModel`, with a loss that tells which series it got."""
 
