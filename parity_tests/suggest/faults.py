@@ -28,10 +28,9 @@ from wdport.mapping.table import load_table
 from wdport.model import Array, KerasModel
 from wdport.recorder import Call, layer_of
 
-from .asking import Answer, run_command
 from .corpus import PAIRS
 from .running import BOUND, Sides
-from .scoring import UNCOUNTED, fates_of, sums_alone
+from .scoring import UNCOUNTED, Answer, fates_of, run_command, sums_alone
 from .seeded import FAULTS, HARMLESS, Fault
 
 HEAD = ("fault", "pair", "at", "exit", "last agrees", "first unlike", "named", "cause", "seconds", "told")

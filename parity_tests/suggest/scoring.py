@@ -1,10 +1,15 @@
-"""The score of a suggested table: tensors right, in doubt and wrong, compared with names-and-shapes matching."""
+"""One run of ``wdport map suggest`` with all that it answers, and the score of the table that it suggests."""
 
 from __future__ import annotations
 
+import io
+import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
 from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
@@ -14,16 +19,83 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from wdport.cli.main import main
 from wdport.errors import WdportError
 from wdport.mapping.moves import Move
 from wdport.mapping.plan import _Draft
 from wdport.mapping.table import Table, load_table
 from wdport.model import Array
 
-from .asking import Answer, Suggest, ask
 from .corpus import PAIRS, Pair
 from .names import How
 from .running import BOUND, Sides
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the command said.
+
+    Attributes:
+        code: its exit code.
+        table: the file that it wrote, if any.
+        doubts: comment lines of the table that begin with ``doubt:``, and the list of the JSON answer.
+        first_unlike: the first layer that does not agree, as the JSON has it; ``None`` where all do.
+        causes: sentences about the hyper-parameter.
+        seconds: wall time of the whole command, its proof included.
+        document: the whole JSON answer.
+    """
+
+    code: int
+    table: Path | None
+    doubts: tuple[str, ...] = ()
+    first_unlike: Mapping[str, Any] | None = None
+    causes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+
+Suggest = Callable[[Pair, How, Path], Answer]
+"""Asks about a pair, with this naming, for a table of this name."""
+
+
+def ask(pair: Pair, names: How, output: Path) -> Answer:
+    """The command line, in this process."""
+    return run_command(pair.reference(names), pair.model, pair.inputs, output)
+
+
+def run_command(reference: str, model: str, inputs: Sequence[str], output: Path) -> Answer:
+    """``wdport map suggest`` with these functions."""
+    words = ["map", "suggest", "--reference", reference, "--keras-model", model, "--json", "-o", str(output)]
+    words += [word for text in inputs for word in ("--input", text)]
+    printed, told = io.StringIO(), io.StringIO()
+    shown = sys.stderr
+    start = time.perf_counter()
+    try:
+        with redirect_stdout(printed), redirect_stderr(told):
+            code = main(words)
+    finally:
+        sys.stderr = shown
+    return _read_answer(code, output, printed.getvalue(), time.perf_counter() - start)
+
+
+def _read_answer(code: int, output: Path, printed: str, seconds: float) -> Answer:
+    """The exit code, the table with its comments, and the JSON on standard output."""
+    at = printed.find("{")
+    try:
+        document = json.loads(printed[at:]) if at >= 0 else {}
+    except json.JSONDecodeError:
+        document = {}
+    table = output if output.is_file() else None
+    comments = re.findall(r"#\s*doubt:\s*(.*)", table.read_text(encoding="utf-8")) if table else []
+    doubts = [*map(_text, document.get("doubts") or ()), *comments]
+    unlike = document.get("first_unlike")
+    causes = tuple(map(_text, document.get("causes") or ()))
+    return Answer(code, table, tuple(doubts), unlike, causes, seconds, document)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
 
 STOPPED = 4
 """Exit code of a command that could not prove a table and says so."""

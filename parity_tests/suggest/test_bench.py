@@ -10,12 +10,11 @@ import torch
 import wdport
 from wdport.recorder import parse_input
 
-from .asking import Answer
 from .corpus import PAIRS
 from .faults import edited, first_difference, locate, order_of
 from .names import HOW
 from .running import BOUND, Sides, checkpoint, leaves, randomise
-from .scoring import UNCOUNTED, Fates, Score, score, sums_alone
+from .scoring import UNCOUNTED, Answer, Fates, Score, score, sums_alone
 from .seeded import FAULTS, HARMLESS, Fault
 
 EVERY = [pytest.param(name, marks=() if name == "fused" else pytest.mark.full)
