@@ -1,4 +1,4 @@
-"""`wdport.generate` against the library: its model in float64, driven by diffusers' scheduler; and what it promises."""
+"""`wdport.generate` against the library's model and diffusers' scheduler, what it promises, and texts for tokens."""
 
 from __future__ import annotations
 

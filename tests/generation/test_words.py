@@ -13,18 +13,12 @@ import pytest
 import wdport
 from tests.families.masked_lm.make import save
 from tests.generation.test_generate import FIELDS
-from tests.generation.words import WORDS, with_tokenizer
+from tests.generation.words import WORDS as VOCABULARY
+from tests.generation.words import with_tokenizer
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.files.manifest_seal import file_sha256
-from wdport.generation import program
-from wdport.jax_settings import fast_compile
 
 TEXT = "the cat [MASK] on [MASK] <mask> ."
-
-
-@pytest.fixture(autouse=True)
-def _compile_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "fast_run", fast_compile)
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +62,16 @@ def test_another_tokenizer_in_the_file_is_damage(file: Path, tmp_path: Path) -> 
 def test_texts_are_completed(file: Path, folder: Path) -> None:
     model = wdport.load_model(file)
     done = wdport.generate(model, [TEXT, "he ran"], length=2)
-    numbers = [WORDS.index(word) for word in ("the", "cat", "<mask>", "on", "<mask>", "<mask>", ".")]
-    same = wdport.generate(model, [[0, *numbers], [0, WORDS.index("he"), WORDS.index("ran")]], length=2)
+    numbers = [VOCABULARY.index(word) for word in ("the", "cat", "<mask>", "on", "<mask>", "<mask>", ".")]
+    same = wdport.generate(model, [[0, *numbers], [0, VOCABULARY.index("he"), VOCABULARY.index("ran")]], length=2)
     assert all(np.array_equal(a, b) for a, b in zip(done.tokens, same.tokens, strict=True))
     assert done.texts[1].startswith("he ran")
     filled = wdport.generate(model, [TEXT], tokenizer=folder)
-    kept = [0, WORDS.index("the"), WORDS.index("cat"), WORDS.index("on"), WORDS.index("."), 3]
+    kept = [0, VOCABULARY.index("the"), VOCABULARY.index("cat"), VOCABULARY.index("on"), VOCABULARY.index("."), 3]
     assert [filled.tokens[0][at] for at in (0, 1, 2, 4, 7, 8)] == kept
 
 
-def test_what_is_refused(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_refused_of_texts(file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = wdport.load_model(file)
     bare = wdport.load_model(wdport.convert(save(tmp_path / "b", FIELDS)).output)
     with pytest.raises(UsageError, match="keeps no tokenizer"):
