@@ -322,7 +322,7 @@ def test_what_is_refused_of_texts(worded: Path, tmp_path: Path, monkeypatch: pyt
     with pytest.raises(UsageError, match="keeps no tokenizer"):
         _ = wdport.generate(bare, [[2]]).texts
     for name, data, said in (("a.json", b"{}", "is not a tokenizer"), ("b.json", b"\xff", "is not UTF-8"),
-                             ("none.json", None, "no such worded")):  # fmt: skip
+                             ("none.json", None, "no such file")):  # fmt: skip
         if data is not None:
             (tmp_path / name).write_bytes(data)
         with pytest.raises(InputError, match=said):
