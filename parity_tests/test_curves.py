@@ -35,7 +35,10 @@ RATIO = 8.0
 
 Record = Callable[[str, object], None]
 
-pytestmark = pytest.mark.skipif(not (GOLDEN.is_dir() and SERIES.is_file()), reason="needs the shared data")
+pytestmark = [
+    pytest.mark.full,
+    pytest.mark.skipif(not (GOLDEN.is_dir() and SERIES.is_file()), reason="needs the shared data"),
+]
 
 
 class Batch(NamedTuple):
@@ -100,7 +103,7 @@ def torch_losses(
 
 
 @pytest.mark.usefixtures("exact")
-@pytest.mark.parametrize("name", [pytest.param(NAME, marks=pytest.mark.full), "exchange-seq24-qknorm"])
+@pytest.mark.parametrize("name", [NAME, "exchange-seq24-qknorm"])
 def test_float32_losses_after_migration_are_as_near_as_pytorchs(
     name: str, tmp_path: Path, record_property: Record
 ) -> None:
@@ -186,10 +189,6 @@ def from_scratch(folder: Path, seed: int, dropout: float) -> FromScratch:
     return FromScratch(weights, made.output, made.config, windows, weights["alpha_bar_all"].astype(np.float64))
 
 
-def steps_of(begin: FromScratch, epochs: int) -> int:
-    return epochs * (len(begin.windows) // BATCH)
-
-
 def tape(begin: FromScratch, epochs: int, seed: int = 0) -> list[Batch]:
     """Batches in the order of the epochs, with noise and times."""
     random = np.random.default_rng(seed)
@@ -210,7 +209,6 @@ def torch_run(begin: FromScratch, batches: list[Batch], dtype: str, training: bo
     return torch_losses(module, begin.config, begin.alpha_bar, batches, optimizer, CLIP, schedule)
 
 
-@pytest.mark.full
 @pytest.mark.usefixtures("exact")
 def test_a_run_from_scratch_has_pytorchs_curve(tmp_path: Path, record_property: Record) -> None:
     begin = from_scratch(tmp_path, 0, 0.0)
@@ -223,27 +221,3 @@ def test_a_run_from_scratch_has_pytorchs_curve(tmp_path: Path, record_property: 
     record_property("first and last loss, largest relative difference", [*map(float, wanted[[0, -1]]), worst])
     assert wanted[-1] < 0.5 * wanted[0]
     np.testing.assert_allclose(found, wanted, rtol=1e-7)
-
-
-@pytest.mark.full
-def test_free_runs_reach_the_level_of_pytorchs(tmp_path: Path, record_property: Record) -> None:
-    """`wdport.train` with its own order, noise and dropout, compared with PyTorch's loop, three seeds each."""
-    ours, theirs = [], []
-    for seed in range(3):
-        begin = from_scratch(tmp_path, seed, 0.1)
-        steps = steps_of(begin, EPOCHS)
-        torch.manual_seed(100 + seed)
-        batches = tape(begin, EPOCHS, 200 + seed)
-        theirs.append(torch_run(begin, batches, "float32", True)[-(steps // EPOCHS) :].mean().item())
-
-        def optimizer(total: int) -> Adam:
-            cycle = one_cycle(total, LARGEST)
-            return Adam([{"lr": LARGEST, "weight_decay": 0.01}], rates=cycle.rate, momenta=cycle.beta1, clip_norm=CLIP)
-
-        model = wdport.load_model(begin.converted)
-        told = wdport.train(model, SERIES, tmp_path / f"run{seed}", optimizer=optimizer, epochs=EPOCHS,
-                            batch_size=BATCH, seed=300 + seed)  # fmt: skip
-        ours.append(told.losses[-1])
-    record_property("losses of the last epoch, ours and PyTorch's", [ours, theirs])
-    spread = max(np.ptp(ours), np.ptp(theirs))
-    assert abs(np.mean(ours) - np.mean(theirs)) < spread

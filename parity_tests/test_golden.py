@@ -6,24 +6,28 @@ the float64 recording than 8 times the public implementation itself is.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import pytest
+import pywt
 
 import wdport
 from wdport.checkpoint import open_checkpoint
-from wdport.compare.gate_bounds import LOGIC, NUMERICS
+from wdport.compare.gate_bounds import LOGIC, NUMERICS, TRAJECTORY
 from wdport.compare.measure import like, relative_l2
 from wdport.compare.probe import Probe
 from wdport.compare.taps import align
 from wdport.conversion.load import open_converted
+from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
+from wdport.diffusion.schedules import NoiseSchedule, step_list
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.keras_runtime import layers_by_path
 from wdport.mapping.shipped import choose_table
-from wdport.recorder import module_names, record
+from wdport.recorder import module_names, record, run
 
 NAMES = {
     "etth1-seq24-db2": "etth1-seq24-db2.ckpt",
@@ -149,7 +153,7 @@ def test_verify_passes(case: Case) -> None:
     assert all(level.decoded is not None and level.decoded <= LOGIC for level in verdict.parts)
 
 
-@recordings("stocks-seq64-db4", "exchange-seq24-qknorm")
+@recordings("stocks-seq64-db4")
 def test_the_training_loss_and_its_gradients(case: Case) -> None:
     """The public code's loss and the gradient by every parameter, lifted to float64: to 1e-10 each."""
     from wdport.conversion.prepare import Settings, prepare
@@ -198,3 +202,75 @@ def test_the_training_loss_and_its_gradients(case: Case) -> None:
             assert np.linalg.norm(ours[path] - array) <= 1e-10 * size
             compared += 1
     assert compared == len(ours)
+
+
+Array = np.ndarray[Any, Any]
+
+
+class Recorded:
+    """One recording with its checkpoint: the port in two dtypes, and the reference as a function of arrays."""
+
+    def __init__(self, name: str, golden: Path, folder: Path) -> None:
+        self.name = name
+        self.arrays = read_arrays(golden / f"{name}.golden.npz")
+        output = folder / f"{name}.keras"
+        self.config = wdport.convert(golden / NAMES[name], output, config=golden / f"{name}.config.yaml").config
+        with open_checkpoint(golden / NAMES[name]) as checkpoint:
+            tensors = {key: checkpoint.read(key) for key in checkpoint.tensors}
+        self.schedule = NoiseSchedule(*(tensors[f"{part}_all"].astype(np.float64) for part in NoiseSchedule._fields))
+        module = FAMILY.build_reference(self.config, tensors, "float64")
+        self.network: Callable[[Array, Array], Array] = lambda x, time: run(module, (x, time))[0]
+        self.single = wdport.load_model(output)
+        with jax.enable_x64(True):
+            self.double = wdport.load_model(output, dtype="float64")
+
+    def series(self, coefficients: Array) -> Array:
+        """By PyWavelets, in float64."""
+        groups = [coefficients[:, part] for part in self.config.level_slices]
+        return np.asarray(pywt.waverec(groups, self.config.wavelet, mode="symmetric", axis=1))[:, : self.config.seq_len]
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def recorded(request: pytest.FixtureRequest, golden: Path, tmp_path_factory: pytest.TempPathFactory) -> Recorded:
+    return Recorded(request.param, golden, tmp_path_factory.mktemp("samples"))
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "eta"), [("ddim10_eta05", 10, 0.5), pytest.param("ddim20", 20, 0.0, marks=pytest.mark.full)]
+)
+def test_ddim(recorded: Recorded, name: str, steps: int, eta: float) -> None:
+    arrays = recorded.arrays
+    init, tape, listed = arrays["sample_init"], arrays.get(f"{name}_noise"), arrays[f"{name}_timesteps"]
+    assert step_list(steps).tolist() == ddim_step_list(steps) == listed.tolist()
+    slots = np.zeros((0, *init.shape)) if tape is None else tape
+    loops = ddim_states(recorded.network, recorded.schedule, recorded.config.prediction_target, listed,
+                        init.astype(np.float64), eta, slots)  # fmt: skip
+    against_loops(recorded, name, loops[-1], init, tape, sampler="ddim", steps=steps, eta=eta)
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("recorded", [next(iter(NAMES))], indirect=True)  # recorded for the first alone
+def test_ddpm(recorded: Recorded) -> None:
+    init, tape = recorded.arrays["sample_init"][:1], recorded.arrays["ddpm_noise"]
+    loops = ddpm_states(recorded.network, recorded.schedule, recorded.config.prediction_target, range(1000, 0, -1),
+                        init.astype(np.float64), tape)  # fmt: skip
+    against_loops(recorded, "ddpm", loops[-1], init, tape, sampler="ddpm")
+
+
+def against_loops(recorded: Recorded, name: str, truth: Array, init: Array, tape: Array | None, **chosen: Any) -> None:
+    """Both ports' samples, and the recorded ones, against the float64 ``truth``."""
+    double, single = (
+        wdport.sample(model, init=init, noise=tape, **chosen) for model in (recorded.double, recorded.single)
+    )
+    assert double.coefficients.dtype == np.float64
+    assert single.coefficients.dtype == np.float32
+    assert relative_l2(double.coefficients, truth) <= TRAJECTORY
+    public = {"coeffs": truth, "series": recorded.series(truth)}
+    ours = {"coeffs": single.coefficients, "series": single.series}
+    exact = {"coeffs": double.coefficients, "series": double.series}
+    for kind, values in public.items():
+        assert relative_l2(exact[kind], values) <= TRAJECTORY
+        if f"{name}_{kind}" in recorded.arrays:
+            theirs = relative_l2(recorded.arrays[f"{name}_{kind}"], values)
+            assert theirs < 1e-3
+            assert relative_l2(ours[kind], values) <= NUMERICS * theirs

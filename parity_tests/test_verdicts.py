@@ -9,6 +9,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,29 @@ import h5py
 import keras
 import numpy as np
 import pytest
+import torch
+from keras import ops
 
 import wdport
-from tests.make import NO_CROSS, SETTINGS, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
+from tests.make import (
+    NO_CROSS,
+    QK_NORM,
+    SETTINGS,
+    SMALL,
+    TWO_LEVELS,
+    TWO_LEVELS_SETTINGS,
+    make_state,
+    record_small,
+    save,
+)
+from wdport.cli.main import main
+from wdport.compare.findings import Gate
 from wdport.errors import MisfitError
 from wdport.families.waveletdiff import layers, port
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity import model_pair as sides
 from wdport.parity.verdict import Verdict
+from wdport.parity.verify import verify_recording
 
 pytestmark = pytest.mark.usefixtures("one_case")
 
@@ -169,3 +185,163 @@ def test_zero_weights_on_both_sides_do_not_pass(pair: tuple[Path, Path], monkeyp
     verdict = wdport.verify(*pair)
     assert not verdict
     assert any("constant" in str(finding) for gate in verdict.gates for finding in gate.findings)
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, str]:
+    path = save(tmp_path_factory.mktemp("closed") / "small.ckpt", make_state())
+    return str(path), str(wdport.convert(path, path.with_suffix(".weights.h5"), values=SETTINGS).output)
+
+
+def test_the_reference_compared_with_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    from wdport.parity import model_pair as sides
+
+    class Twin:
+        framework = "keras"
+
+        def __init__(self, live: Any) -> None:
+            self.live = live
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.live, name)
+
+    family_reference = sides.family_reference
+    monkeypatch.setattr(sides, "family_reference", lambda *arguments: Twin(family_reference(*arguments)))
+    path = save(tmp_path / "two.ckpt", make_state(TWO_LEVELS))
+    output = wdport.convert(path, values=TWO_LEVELS_SETTINGS).output
+    assert main(["verify", str(path), str(output)]) == 1
+    assert "two frameworks" in " ".join(capsys.readouterr().out.split())
+
+
+def test_zero_comparisons() -> None:
+    """A verdict over nothing, or with a gate over nothing, is incomplete."""
+    nothing = Verdict("a", "b", (), (), (), None, {}, (), {})
+    assert nothing.exit_code == 6
+    assert replace(nothing, gates=(Gate("A", "logic", 0, 0),)).exit_code == 6
+    assert replace(nothing, gates=(Gate("A", "logic", 3, 4),)).exit_code == 6
+
+
+@pytest.mark.full
+def test_a_bound_that_no_longer_finds_known_faults(words: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
+    policy = tmp_path / "parity.toml"
+    policy.write_text('[bounds]\nlogic = { value = 0.1, reason = "r", expires = 2999-01-01 }\n')
+    assert main(["verify", *words, "--policy", str(policy)]) == 1
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "FAIL known faults (S)" in shown
+    assert "too loose" in shown
+    assert "loosened to 0.1" in shown
+
+
+@pytest.mark.full
+def test_known_faults_come_first(words: tuple[str, str], tmp_path: Path, capsys: Any) -> None:
+    """A tightened bound is no reason to fail, and the known faults are found under it."""
+    policy = tmp_path / "parity.toml"
+    policy.write_text("[bounds]\nlogic = { value = 1e-11 }\n")
+    assert main(["verify", *words, "--policy", str(policy)]) == 0
+    shown = " ".join(capsys.readouterr().out.split())
+    assert "ok known faults (S)" in shown
+    assert "tightened to 1e-11" in shown
+
+
+UNCALLED = "compared by parts alone: level_transformers.0 and 3 more (the reference does not call it)"
+LONGER = "compared by parts alone: level_transformers.0 and 3 more (the reference runs output_proj inside it)"
+CASES: dict[str, tuple[Any, str, str]] = {
+    "cross-level": (SMALL, "public", UNCALLED),
+    "no cross-level": (NO_CROSS, "public_no_cross", LONGER),
+    "qk norm": (QK_NORM, "public_qk_norm", UNCALLED),
+}
+
+
+def verdicts(folder: Path, config: Any, factory: str) -> tuple[Verdict, Verdict]:
+    """Live, and against a recording."""
+    path = save(folder / "a.ckpt", make_state(config))
+    converted, target = wdport.convert(path, values=SETTINGS).output, f"tests.user_model:{factory}"
+    record_small(target, path, folder / "run.npz", config)
+    return wdport.verify(path, converted, reference=target), verify_recording(converted, folder / "run.npz")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("case", CASES)
+def test_they_pass(tmp_path: Path, case: str) -> None:
+    config, factory, note = CASES[case]
+    for verdict in verdicts(tmp_path, config, factory):
+        assert verdict.exit_code == 0
+        assert note in map(str, verdict.gates[0].findings)
+        names = {tap.reference for tap in verdict.taps}
+        assert "level_transformers.0" not in names
+        assert {"level_transformers.0.pos_encoding", "level_transformers.0.output_proj"} <= names
+
+
+@pytest.mark.full
+def test_another_number_of_heads_is_named(tmp_path: Path) -> None:
+    """The same tensors with four heads in place of two: no file tells, the user's own code does."""
+    for verdict in verdicts(tmp_path, SMALL, "public_more_heads"):
+        assert verdict.exit_code == 1
+        assert {fault.candidate.rpartition("/")[2].rstrip("_0123") for fault in verdict.faults} == {"attention"}
+        assert set(verdict.causes.values()) == {("num_heads 2 where the reference has 4",)}
+        page = verdict.to_html()  # each layer computes what it should, and one in each attention is fed something else
+        assert page.count('class="fed out') == len(verdict.faults)
+        assert 'class="own out' not in page
+
+
+def update(self: Any, level: int, tokens: Any, pooled: list[Any], time: Any, keys: int = 1, values: int = 1) -> Any:
+    """The port's own, with the other groups in the order of ``keys`` and ``values`` (1 or -1)."""
+    others = [ops.stack([pooled[i] for i in self.others[level][::step]], axis=1) for step in (keys, values)]
+    attended = self._part("attention", level)(pooled[level][:, None], *others)
+    expanded = self._part("expander", level)(attended[:, 0])
+    every_token = ops.broadcast_to(expanded[:, None], ops.shape(tokens))
+    every_time = ops.broadcast_to(time[:, None], (*ops.shape(tokens)[:2], self.config.time_embed_dim))
+    gate = self._part("gate", level)(ops.concatenate([tokens, every_time], axis=-1))
+    return gate * self._part("norm", level)(every_token, time)
+
+
+def late_broadcast(self: Any, level: int, tokens: Any, pooled: list[Any], time: Any) -> Any:
+    """One vector is normalised; the product with the gate makes it one for every token."""
+    others = ops.stack([pooled[i] for i in self.others[level]], axis=1)
+    attended = self._part("attention", level)(pooled[level][:, None], others, others)
+    expanded = self._part("expander", level)(attended[:, 0])
+    every_time = ops.broadcast_to(time[:, None], (*ops.shape(tokens)[:2], self.config.time_embed_dim))
+    gate = self._part("gate", level)(ops.concatenate([tokens, every_time], axis=-1))
+    return gate * self._part("norm", level)(expanded[:, None], time)
+
+
+REWRITES = {
+    "another order along axis 1": lambda *given: update(*given, keys=-1, values=-1),
+    "before a broadcast": late_broadcast,
+}
+
+
+@pytest.mark.parametrize(
+    "how", ["before a broadcast", pytest.param("another order along axis 1", marks=pytest.mark.full)]
+)
+def test_a_rewrite_passes_with_a_note(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, how: str) -> None:
+    monkeypatch.setattr(port.CrossLevel, "_update", REWRITES[how])
+    verdict = wdport.verify(*pair)
+    assert verdict.exit_code == 0
+    (note,) = (text for text in map(str, verdict.gates[0].findings) if "differs inside" in text)
+    assert note.startswith("differs inside, outputs equal: cross_level_attention.")
+    assert note.endswith(f"({how})")
+
+
+@pytest.mark.full
+def test_keys_and_values_in_different_orders_fail(pair: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(port.CrossLevel, "_update", lambda *given: update(*given, keys=-1))
+    verdict = wdport.verify(*pair)
+    assert verdict.exit_code == 1
+    assert {fault.candidate for fault in verdict.faults} == {"cross_level"}
+    assert not any("differs inside" in str(text) for gate in verdict.gates for text in gate.findings)
+
+
+@pytest.mark.full
+def test_an_ill_conditioned_layer_is_told_from_a_leak(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Tokens of 3e8 that differ by one: one rounding of them is seen after the norm, and a wrong epsilon still is."""
+    state = make_state()
+    bias = "level_transformers.1.input_proj.bias"
+    path = save(tmp_path / "a.ckpt", {**state, bias: torch.full_like(state[bias], 3e8)})
+    converted = wdport.convert(path, values=SETTINGS).output
+    verdict = wdport.verify(path, converted)
+    assert verdict.exit_code == 0
+    (note,) = (text for text in map(str, verdict.gates[0].findings) if "ill-conditioned" in text)
+    assert note.startswith("ill-conditioned here: level_transformers.1.blocks.0.norm1.norm and ")
+    monkeypatch.setattr(layers.Standardize.__init__, "__defaults__", (1e-6,))
+    assert wdport.verify(path, converted).exit_code == 1

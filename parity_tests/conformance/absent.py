@@ -9,9 +9,9 @@ from keras import layers
 from torch import nn
 
 from . import norms
+from .attention import torch_rnn
 from .layers import AfterStep, Function
 from .pair import IMAGE, LAST, SEQ, Absent, Pair
-from .recurrent import torch_rnn
 
 NOT_AN_ARGUMENT = "Unrecognized keyword arguments"
 

@@ -128,13 +128,7 @@ def torch_side(pair: Pair) -> Reference:
     seed = crc32(pair.name.encode())
     torch.manual_seed(seed)
     module = torch.nn.ModuleDict({"m": pair.torch()}).double()
-    with torch.no_grad():
-        for name, tensor in module.state_dict().items():
-            if tensor.is_floating_point() and not name.endswith(("._u", "._v")):
-                drawn = torch.randn(tensor.shape, dtype=torch.float64) * 0.5
-                positive = name.endswith(("var", "weight_g", "original0"))
-                tensor.copy_(drawn.abs() + 0.5 if positive else drawn)
-    module.eval()
+    randomise(module)
     state = stored(pair, module)
     inputs = draw(pair, seed)
     seen: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
@@ -146,6 +140,16 @@ def torch_side(pair: Pair) -> Reference:
     if output.dtype != torch.float64:
         raise AssertionError(f"{pair.name}: PyTorch computes in {output.dtype}")
     return Reference(module, state, inputs, output.numpy(), seen[-1])
+
+
+def randomise(module: torch.nn.Module) -> None:
+    """Draw all weights and running statistics."""
+    with torch.no_grad():
+        for name, tensor in module.eval().state_dict().items():
+            if tensor.is_floating_point() and not name.endswith(("._u", "._v")):
+                drawn = torch.randn(tensor.shape, dtype=tensor.dtype) * 0.5
+                positive = name.endswith(("var", "weight_g", "original0"))
+                tensor.copy_(drawn.abs() + 0.5 if positive else drawn)
 
 
 def stored(pair: Pair, module: torch.nn.Module) -> Mapping[str, Array]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from . import activations, attention, convolutions, dense, norms, pooling, recurrent, resizing, transposed
+from . import attention, convolutions, dense, norms, pooling
 from .absent import ABSENT
 from .pair import Pair
 
@@ -11,13 +11,13 @@ __all__ = ["ABSENT", "GROUPS", "PAIRS"]
 GROUPS: dict[str, tuple[Pair, ...]] = {
     "dense": dense.PAIRS,
     "convolutions": convolutions.PAIRS,
-    "transposed convolutions": transposed.PAIRS,
+    "transposed convolutions": convolutions.TRANSPOSED,
     "normalisations": norms.PAIRS,
-    "recurrent": recurrent.PAIRS,
+    "recurrent": attention.RECURRENT,
     "attention": attention.PAIRS,
     "pooling": pooling.PAIRS,
-    "activations": activations.PAIRS,
-    "padding and upsampling": resizing.PAIRS,
+    "activations": norms.ACTIVATIONS,
+    "padding and upsampling": pooling.RESIZING,
 }
 """Pairs by group, in the order of the report."""
 

@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager
 import jax.numpy as jnp
 from keras import ops
 
+from parity_tests.faults.changes import without_bias
 from wdport.families.faults import Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.ts2vec.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
@@ -24,7 +25,7 @@ def mutants(config: Config) -> tuple[Mutant, ...]:
         Mutant("GELU by tanh", GELU, setting(activation=lambda x: ops.gelu(x, approximate=True)), quick=True,
                facts="GELU by tanh where"),
         Mutant("ReLU for GELU", GELU, setting(activation=ops.relu), facts="ReLU where the reference has GELU"),
-        Mutant("convolution bias dropped", CONVOLUTION, _without_bias),
+        Mutant("convolution bias dropped", CONVOLUTION, without_bias),
         Mutant("input added without projection", last, calling(_unprojected), quick=True),
         Mutant("mean over time for the maximum", ("pool",), calling(lambda _, x: jnp.mean(x, axis=1)), quick=True),
         Mutant("last step for the maximum", ("pool",), calling(lambda _, x: x[:, -1])),
@@ -41,10 +42,6 @@ def mutants(config: Config) -> tuple[Mutant, ...]:
 
 def _halved(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     return attributes(layer, dilation_rate=(layer.dilation_rate[0] // 2,))
-
-
-def _without_bias(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    return holding((layer.bias, array_of(layer.bias) * 0.0))
 
 
 def _flipped(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:

@@ -38,8 +38,10 @@ class Pair:
 
     def reference(self, names: How) -> str:
         """What ``--reference`` is given."""
+        if names != "honest":
+            return f"parity_tests.suggest.renamed:{self.name}_{names}"
         stem = f"goldens:{self.name}_torch" if self.golden else f"{self.name}:build"
-        return f"parity_tests.suggest.nets.{stem}{'' if names == 'honest' else f'_{names}'}"
+        return f"parity_tests.suggest.nets.{stem}"
 
     @property
     def model(self) -> str:

@@ -6,8 +6,10 @@ that are no faults must still give a table.
 
 from __future__ import annotations
 
+import re
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,17 +17,20 @@ from typing import Any
 
 import click
 import jax
+import keras
+import numpy as np
 import torch
 
+from wdport.compare.probe import Probe
 from wdport.errors import WdportError
+from wdport.keras_runtime import children, exact_float64, layers_by_path
 from wdport.mapping.table import load_table
+from wdport.model import Array, KerasModel
+from wdport.recorder import Call, layer_of
 
-from .asking import Answer, run_command
 from .corpus import PAIRS
-from .edited import edited, first_difference, order_of
-from .fates import UNCOUNTED, Fates, fates_of
 from .running import BOUND, Sides
-from .scoring import sums_alone
+from .scoring import UNCOUNTED, Answer, fates_of, run_command, sums_alone
 from .seeded import FAULTS, HARMLESS, Fault
 
 HEAD = ("fault", "pair", "at", "exit", "last agrees", "first unlike", "named", "cause", "seconds", "told")
@@ -107,40 +112,18 @@ def path_of(told: Any) -> str:
     return str(path or "").split("#")[0].strip("/")
 
 
-def site_of(fault: Fault) -> tuple[str, float]:
-    """Where an edited twin first computes something else than the twin, by running both; and how far the outputs are
-    from PyTorch's. An empty site where the weights do not fit, since shapes show the fault."""
-    pair = PAIRS[fault.pair]
-    right = Sides(pair, scale=fault.scale)
-    plan = pair.plan(right.variables)
-    values = Fates(plan.moves, {}).apply({name: a for name, a in right.state.items() if not name.endswith(UNCOUNTED)})
-    with edited(fault) as model:
-        wrong = Sides(pair, model, scale=fault.scale)
-        if wrong.variables != right.variables:
-            return "", float("inf")
-        right.fill(values)
-        error = wrong.error(values)
-        return first_difference(right, wrong), error
-
-
 @click.command()
 @click.option("--pair", "chosen", multiple=True, type=click.Choice(list(PAIRS)), help="Faults of this pair alone.")
-@click.option("--markdown", is_flag=True, help="Print a Markdown table.")
-@click.option("--sites", is_flag=True, help="Prove where the faults sit, by running the twins; asks nothing.")
-def command(chosen: Sequence[str], markdown: bool, sites: bool) -> None:
+def command(chosen: Sequence[str]) -> None:
     """Seeded faults in twins: is the first disagreement named, and the hyper-parameter?"""
     torch.set_num_threads(1)
     jax.config.update("jax_compilation_cache_dir", str(Path(__file__).parents[2] / ".jax_cache"))
     asked = [fault for fault in (*FAULTS, *HARMLESS) if not chosen or fault.pair in chosen]
-    if sites:
-        sys.exit(prove_sites(asked))
-    _line(HEAD, markdown)
-    if markdown:
-        _line(["---"] * len(HEAD), markdown)
+    click.echo("  ".join(HEAD))
     found = []
     for fault in asked:
         found.append(locate(fault))
-        _line(_cells(found[-1]), markdown)
+        click.echo("  ".join(_cells(found[-1])))
     click.echo(f"\n{summary(found)}")
     sys.exit(0 if all(each.named for each in found) else 1)
 
@@ -158,45 +141,100 @@ def summary(found: Sequence[Located]) -> str:
     )
 
 
-def prove_sites(faults: Sequence[Fault]) -> int:
-    """Print what is wrong with the list of faults itself."""
-    wrong = 0
-    for fault in faults:
-        site, error = site_of(fault)
-        if fault.harmless:
-            right = error <= BOUND or fault.name in REARRANGED
-        else:
-            right = error > 1e-7 and (not site or _near(fault, site))
-        wrong += not right
-        click.echo(
-            f"{'ok ' if right else 'BAD'} {fault.pair}: {fault.name}: {fault.at} seen at {site or '-'}, {error:.1e}"
-        )
-    return 1 if wrong else 0
-
-
-REARRANGED = ("another order of the flatten", "gates exchanged in a list without names", "both branches exchanged",
-              "another order of the pixel shuffle")  # fmt: skip
-"""Harmless edits that need other weights than the truth moves."""
-
-
-def _near(fault: Fault, site: str) -> bool:
-    with edited(fault) as model:
-        return order_of(Sides(PAIRS[fault.pair], model)).near(site, fault.at)
-
-
 def _cells(each: Located) -> list[str]:
     return [each.fault.name, each.fault.pair, each.fault.at or "harmless", str(each.code), each.last or "-",
-            each.first or "-", "yes" if each.named else "NO", _yes(each), f"{each.seconds:.1f}",
+            each.first or "-", "yes" if each.named else "NO", "yes" if each.cause else "-", f"{each.seconds:.1f}",
             " / ".join(each.causes)[:200]]  # fmt: skip
-
-
-def _yes(each: Located) -> str:
-    return "-" if not each.fault.words else "yes" if each.cause else "no"
-
-
-def _line(cells: Sequence[str], markdown: bool) -> None:
-    click.echo(f"| {' | '.join(cells)} |" if markdown else "  ".join(cells))
 
 
 if __name__ == "__main__":
     command()
+
+
+GLUE = ("ZeroPadding", "Cropping", "Reshape", "Flatten", "Permute", "Dropout", "Identity", "Masking")
+"""Layers that only arrange values: none of them stands between neighbours."""
+
+LOOPS = (keras.layers.RNN, keras.layers.Bidirectional)
+"""What runs in a loop cannot be looked at, so these are layers without layers inside."""
+
+
+@contextmanager
+def edited(fault: Fault) -> Iterator[str]:
+    """``module:build`` of the twin with the edit; the module exists inside."""
+    source = PAIRS[fault.pair].twin.read_text(encoding="utf-8")
+    if source.count(fault.before) != 1:
+        raise ValueError(f"{fault.name}: {fault.before!r} stands {source.count(fault.before)} times in {fault.pair}")
+    name = "faulty_" + re.sub(r"\W+", "_", f"{fault.pair} {fault.name}").lower()
+    with TemporaryDirectory(prefix="suggest-") as folder:
+        Path(folder, f"{name}.py").write_text(source.replace(fault.before, fault.after), encoding="utf-8")
+        sys.path.insert(0, folder)
+        try:
+            yield f"{name}:build"
+        finally:
+            sys.path.remove(folder)
+            sys.modules.pop(name, None)
+
+
+@dataclass(frozen=True)
+class Order:
+    """The layers without layers inside, in the order of their calls, those of :data:`GLUE` left out."""
+
+    called: Sequence[str]
+    glue: frozenset[str]
+
+    def places(self, path: str) -> list[int]:
+        """Where a layer is called, or the layers inside it; a layer of glue is where the next one is."""
+        found, place = [], 0
+        for each in self.called:
+            if each == path or each.startswith(f"{path}/"):
+                found.append(place)
+            place += each not in self.glue
+        return found
+
+    def near(self, path: str, fault: str) -> bool:
+        """Whether a layer is the fault's, or within one layer of a call of it."""
+        named, at = self.places(path), self.places(fault)
+        if not named or not at:
+            return path == fault
+        first = named[0]
+        return any(abs(first - place) <= 1 for place in at) and named[-1] - first <= max(at) - min(at) + 1
+
+
+def calls_of(model: KerasModel, given: Sequence[Array]) -> dict[str, Call]:
+    """Every call of a layer without layers inside, in order, by path; run step by step."""
+    layers = layers_by_path(model)
+    loops = tuple(f"{path}/" for path, layer in layers.items() if isinstance(layer, LOOPS))
+    paths = [path for path, layer in layers.items() if f"{path}/" in loops or not children(layer)]
+    paths = [path for path in paths if not any(path.startswith(loop) for loop in loops)]
+    with jax.enable_x64(True), exact_float64():
+        return Probe(model, paths, eager=True).record(tuple(given))[1]
+
+
+def order_of(sides: Sides) -> Order:
+    """The order of a built model's layers."""
+    return _order(sides.model, calls_of(sides.model, sides.laid_out()))
+
+
+def _order(model: KerasModel, calls: dict[str, Call]) -> Order:
+    layers = layers_by_path(model)
+    called = [layer_of(call) for call in calls]
+    glue = {path for path in called if type(layers[path]).__name__.startswith(GLUE)}
+    return Order(called, frozenset(glue))
+
+
+def first_difference(right: Sides, wrong: Sides) -> str:
+    """The first layer of the edited twin that is given or makes something else, both with weights that are there;
+    empty where none does."""
+    ours, theirs = (calls_of(each.model, each.laid_out()) for each in (right, wrong))
+    for call, made in theirs.items():
+        before = ours.get(call)
+        if before is None or not _alike(made.inputs, before.inputs) or not _alike(made.outputs, before.outputs):
+            return layer_of(call)
+    return ""
+
+
+def _alike(made: object, before: object) -> bool:
+    ours, theirs = (list(map(np.asarray, jax.tree.leaves(each))) for each in (made, before))
+    return len(ours) == len(theirs) and all(
+        a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(ours, theirs, strict=True)
+    )

@@ -83,16 +83,6 @@ def renamed(module: nn.Module, how: How) -> dict[str, str]:
     return {new: _translated(new, paths) for new in module.state_dict()}
 
 
-def misleading(build: Build) -> Build:
-    """A builder whose names are permuted among siblings of one class."""
-    return _builder(build, "misleading")
-
-
-def meaningless(build: Build) -> Build:
-    """A builder whose names are random letters, and whose attributes are registered in another order."""
-    return _builder(build, "meaningless")
-
-
 def honest_names(build: Build, how: How) -> dict[str, str]:
     """The honest name of every tensor and of every module, by the name that it has under ``how``."""
     module = build()
@@ -103,7 +93,10 @@ def honest_names(build: Build, how: How) -> dict[str, str]:
     return {new: _translated(new, paths) for new in found}
 
 
-def _builder(build: Build, how: How) -> Build:
+def renaming(build: Build, how: How) -> Build:
+    """A builder of the model with these names: permuted among siblings of one class, or random letters, with the
+    attributes registered in another order."""
+
     def build_renamed() -> nn.Module:
         module = build()
         renamed(module, how)

@@ -1,37 +1,27 @@
-"""Both models of a pair in float64: what they compute, and how long one forward pass of the two takes."""
+"""Both models of a pair in float64 with random weights, and what they compute."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import torch
+from torch import nn
 
+from parity_tests.conformance.engine import laid_out
 from wdport.compare.probe import stateless, tensors
 from wdport.families.user_functions import build_keras
 from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
-from wdport.mapping.arrays import apply_rule
-from wdport.mapping.axes import parse_rule
 from wdport.model import Array
 from wdport.recorder import parse_input
 
 from .corpus import Pair
-from .weights import randomise, state_of
 
 BOUND = 1e-10
 """Relative L2 error of models that compute the same in float64, as ``wdport verify`` has it."""
-
-
-@dataclass(frozen=True)
-class Passes:
-    """Seconds of one forward pass of both models, the first in this process and the quickest of three."""
-
-    cold: float
-    warm: float
 
 
 class Sides:
@@ -57,9 +47,9 @@ class Sides:
     def torch_outputs(self) -> list[Array]:
         """What PyTorch computes, as Keras would lay it out."""
         with torch.no_grad():
-            found = [leaf.numpy() for leaf in _leaves(self.module(*map(torch.tensor, self.given)))]
+            found = [leaf.numpy() for leaf in leaves(self.module(*map(torch.tensor, self.given)))]
         rules = [*self.pair.outputs, *[""] * len(found)]
-        return [_laid_out(array, rule) for array, rule in zip(found, rules, strict=False)]
+        return [laid_out(array, rule) for array, rule in zip(found, rules, strict=False)]
 
     def keras_outputs(self) -> list[Array]:
         """What Keras computes, step by step."""
@@ -86,16 +76,6 @@ class Sides:
             return float("inf")
         self.fill({path: values[path] for path in self.variables})
         return max_error(self.keras_outputs(), self.torch_outputs())
-
-    def passes(self) -> Passes:
-        """The time of a forward pass of both."""
-        took = []
-        for _ in range(4):
-            start = time.perf_counter()
-            self.torch_outputs()
-            self.keras_outputs()
-            took.append(time.perf_counter() - start)
-        return Passes(took[0], min(took[1:]))
 
 
 def max_error(got: Sequence[Array], wanted: Sequence[Array]) -> float:
@@ -124,17 +104,50 @@ def _order(told: Any, shape: tuple[int | None, ...]) -> list[int]:
     raise ValueError(f"{told.name} is {sizes}, the Keras model takes {shape}")
 
 
-def _laid_out(array: Array, text: str) -> Array:
-    if not text:
-        return array
-    rule = parse_rule(text, text)
-    shape = rule.inverse().source_shape([array.shape])
-    return apply_rule(rule, [array], rule.sizes([array.shape], [shape or array.shape]))[0]
-
-
-def _leaves(value: Any) -> list[torch.Tensor]:
+def leaves(value: Any) -> list[torch.Tensor]:
+    """The tensors of an output."""
     if isinstance(value, dict):
-        return [leaf for name in sorted(value) for leaf in _leaves(value[name])]
+        return [leaf for name in sorted(value) for leaf in leaves(value[name])]
     if isinstance(value, (list, tuple)):
-        return [leaf for each in value for leaf in _leaves(each)]
+        return [leaf for each in value for leaf in leaves(each)]
     return [value]
+
+
+NORMS = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._BatchNorm)
+
+
+def randomise(module: nn.Module, seed: int = 0) -> nn.Module:
+    """Draw every parameter and running statistic anew; other buffers, such as masks and tables, stay."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def normal(shape: torch.Size) -> torch.Tensor:
+        return torch.randn(shape, generator=generator, dtype=torch.float64).float()
+
+    with torch.no_grad():
+        for part in module.modules():
+            for name, value in part.named_parameters(recurse=False):
+                drawn = normal(value.shape)
+                if isinstance(part, NORMS) or name.endswith("original0") or name == "weight_g":
+                    drawn = 1 + 0.2 * drawn if name != "bias" else 0.2 * drawn
+                elif value.ndim > 1:
+                    drawn = drawn / float(np.sqrt(np.prod(value.shape[1:])))
+                else:
+                    drawn = 0.2 * drawn
+                value.copy_(drawn)
+            for name, buffer in part.named_buffers(recurse=False):
+                if name == "running_mean":
+                    buffer.copy_(0.2 * normal(buffer.shape))
+                elif name == "running_var":
+                    buffer.copy_(0.5 + torch.rand(buffer.shape, generator=generator))
+    return module
+
+
+def state_of(module: nn.Module) -> dict[str, Array]:
+    """All tensors of its ``state_dict``, as arrays of their own."""
+    return {name: tensor.detach().cpu().numpy().copy() for name, tensor in module.state_dict().items()}
+
+
+def checkpoint(module: nn.Module, path: Path) -> Path:
+    """Write the ``state_dict``."""
+    torch.save({name: tensor.clone() for name, tensor in module.state_dict().items()}, path)
+    return path

@@ -1,24 +1,101 @@
-"""The score of a suggested table: tensors right, in doubt and wrong, compared with names-and-shapes matching."""
+"""One run of ``wdport map suggest`` with all that it answers, and the score of the table that it suggests."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import io
+import json
+import re
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass, field, replace
+from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
+from scipy.optimize import linear_sum_assignment
+
+from wdport.cli.main import main
 from wdport.errors import WdportError
-from wdport.mapping.table import load_table
+from wdport.mapping.moves import Move
+from wdport.mapping.plan import _Draft
+from wdport.mapping.table import Table, load_table
 from wdport.model import Array
 
-from .asking import Answer, Suggest, ask
 from .corpus import PAIRS, Pair
-from .fates import UNCOUNTED, Fates, compared, doubted, fates_of
-from .matching import matched_right
 from .names import How
-from .running import BOUND, Passes, Sides
+from .running import BOUND, Sides
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the command said.
+
+    Attributes:
+        code: its exit code.
+        table: the file that it wrote, if any.
+        doubts: comment lines of the table that begin with ``doubt:``, and the list of the JSON answer.
+        first_unlike: the first layer that does not agree, as the JSON has it; ``None`` where all do.
+        causes: sentences about the hyper-parameter.
+        seconds: wall time of the whole command, its proof included.
+        document: the whole JSON answer.
+    """
+
+    code: int
+    table: Path | None
+    doubts: tuple[str, ...] = ()
+    first_unlike: Mapping[str, Any] | None = None
+    causes: tuple[str, ...] = ()
+    seconds: float = 0.0
+    document: Mapping[str, Any] = field(default_factory=dict)
+
+
+Suggest = Callable[[Pair, How, Path], Answer]
+"""Asks about a pair, with this naming, for a table of this name."""
+
+
+def ask(pair: Pair, names: How, output: Path) -> Answer:
+    """The command line, in this process."""
+    return run_command(pair.reference(names), pair.model, pair.inputs, output)
+
+
+def run_command(reference: str, model: str, inputs: Sequence[str], output: Path) -> Answer:
+    """``wdport map suggest`` with these functions."""
+    words = ["map", "suggest", "--reference", reference, "--keras-model", model, "--json", "-o", str(output)]
+    words += [word for text in inputs for word in ("--input", text)]
+    printed, told = io.StringIO(), io.StringIO()
+    shown = sys.stderr
+    start = time.perf_counter()
+    try:
+        with redirect_stdout(printed), redirect_stderr(told):
+            code = main(words)
+    finally:
+        sys.stderr = shown
+    return _read_answer(code, output, printed.getvalue(), time.perf_counter() - start)
+
+
+def _read_answer(code: int, output: Path, printed: str, seconds: float) -> Answer:
+    """The exit code, the table with its comments, and the JSON on standard output."""
+    at = printed.find("{")
+    try:
+        document = json.loads(printed[at:]) if at >= 0 else {}
+    except json.JSONDecodeError:
+        document = {}
+    table = output if output.is_file() else None
+    comments = re.findall(r"#\s*doubt:\s*(.*)", table.read_text(encoding="utf-8")) if table else []
+    doubts = [*map(_text, document.get("doubts") or ()), *comments]
+    unlike = document.get("first_unlike")
+    causes = tuple(map(_text, document.get("causes") or ()))
+    return Answer(code, table, tuple(doubts), unlike, causes, seconds, document)
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value)
+
 
 STOPPED = 4
 """Exit code of a command that could not prove a table and says so."""
@@ -40,7 +117,6 @@ class Score:
         doubts: how many doubts it states.
         error: relative error of the models with the table's weights; infinite where the table is incomplete.
         matching: the share of tensors that names-and-shapes matching places.
-        passes: seconds of a forward pass.
         answer: what the command said.
     """
 
@@ -55,19 +131,8 @@ class Score:
     doubts: int
     error: float
     matching: float
-    passes: Passes
     answer: Answer
     note: str = ""
-
-    @property
-    def times(self) -> float:
-        """Wall time of the command in forward passes, warm ones."""
-        return self.answer.seconds / self.passes.warm
-
-    @property
-    def times_cold(self) -> float:
-        """The same in passes that compile every operation, which the search's own first is."""
-        return self.answer.seconds / self.passes.cold
 
     @property
     def sound(self) -> bool:
@@ -89,22 +154,20 @@ def sums_alone(verdict: Mapping[str, Any]) -> bool:
 
 
 @lru_cache(maxsize=4)
-def sides_of(pair: str) -> tuple[Sides, Passes]:
-    """The pair's models with honest names, and the time of a pass."""
-    sides = Sides(PAIRS[pair])
-    return sides, sides.passes()
+def sides_of(pair: str) -> Sides:
+    """The pair's models with honest names."""
+    return Sides(PAIRS[pair])
 
 
 def score(pair: Pair | str, names: How = "honest", suggest: Suggest = ask) -> Score:
     """Ask about a pair, and hold the answer to the truth and to the two models."""
     pair = PAIRS[pair] if isinstance(pair, str) else pair
-    sides, passes = sides_of(pair.name)
     with TemporaryDirectory(prefix="suggest-") as folder:
         answer = suggest(pair, names, Path(folder, "suggested.yaml"))
-        return judge(pair, names, answer, sides, passes)
+        return _judge(pair, names, answer, sides_of(pair.name))
 
 
-def judge(pair: Pair, names: How, answer: Answer, sides: Sides, passes: Passes) -> Score:
+def _judge(pair: Pair, names: How, answer: Answer, sides: Sides) -> Score:
     """The score of an answer whose table still exists."""
     honest = pair.honest(names)
     given = {old: new for new, old in honest.items()}
@@ -126,7 +189,7 @@ def judge(pair: Pair, names: How, answer: Answer, sides: Sides, passes: Passes) 
     return Score(
         pair.name, names, answer.code, len(same), len(same) - len(left), len(left) if equal else 0, len(doubt),
         tuple(name for name in rest if name not in doubt), len(answer.doubts), error,
-        matched_right(truth, shapes, sides.variables, given), passes, answer, note or failed,
+        matched_right(truth, shapes, sides.variables, given), answer, note or failed,
     )  # fmt: skip
 
 
@@ -148,3 +211,126 @@ def _error(found: Fates, state: Mapping[str, Array], sides: Sides) -> tuple[floa
         return sides.error(found.apply(counted)), ""
     except Exception as error:  # the table's own affair, and no reason to end the bench
         return float("inf"), f"{type(error).__name__}: {error}"[:120]
+
+
+_SAME = {"kernel": "weight", "gamma": "weight", "beta": "bias", "moving": "running", "variance": "var",
+         "embeddings": "weight", "alpha": "weight", "recurrent": "hh"}  # fmt: skip
+Shapes = Mapping[str, tuple[int, ...]]
+
+
+def matched_right(truth: Fates, sources: Shapes, targets: Shapes, given: Mapping[str, str]) -> float:
+    """The share of tensors that fill a variable in truth and are assigned to one of those.
+
+    Args:
+        truth: what becomes of them, by honest names.
+        sources: their shapes, by honest names.
+        targets: those of the variables.
+        given: the name that each has in the model, by its honest name.
+    """
+    names = [name for name in sources if not name.endswith(UNCOUNTED)]
+    paths = list(targets)
+    cost = np.full((len(names), len(paths)), 1e3)
+    for row, name in enumerate(names):
+        for column, path in enumerate(paths):
+            if _sizes(sources[name]) == _sizes(targets[path]):
+                cost[row, column] = -_alike(given[name], path)
+    assigned = {
+        names[row]: paths[column]
+        for row, column in zip(*linear_sum_assignment(cost), strict=True)
+        if cost[row, column] < 1e3
+    }
+    asked = [name for name in names if truth.fills(name)]
+    return sum(assigned.get(name) in truth.fills(name) for name in asked) / len(asked)
+
+
+def _sizes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(sorted(size for size in shape if size != 1))
+
+
+def _alike(name: str, path: str) -> float:
+    ours, theirs = (" ".join(_SAME.get(word, word) for word in re.split(r"[./_]", each)) for each in (name, path))
+    return SequenceMatcher(None, ours, theirs, autojunk=False).ratio()
+
+
+UNCOUNTED = "num_batches_tracked"
+"""Batch norms count training batches; every table drops the number by kind."""
+
+
+@dataclass(frozen=True)
+class Fates:
+    """Moves and ties of a table, the tensors by their honest names."""
+
+    moves: tuple[Move, ...]
+    ties: Mapping[str, str]
+
+    def fills(self, tensor: str) -> frozenset[str]:
+        """The variables that a tensor fills, by itself or as part of what fills them."""
+        name = self.ties.get(tensor, tensor)
+        return frozenset(target for move in self.moves if name in move.sources for target in move.targets)
+
+    def apply(self, state: Mapping[str, Array]) -> dict[str, Array]:
+        """Every variable that is filled, in float64."""
+        found: dict[str, Array] = {}
+        for move in self.moves:
+            made = move.apply([np.asarray(state[name], np.float64) for name in move.sources], rounded=False)
+            found |= dict(zip(move.targets, made, strict=True))
+        return found
+
+
+def fates_of(
+    table: Table,
+    sources: Mapping[str, tuple[int, ...]],
+    targets: Mapping[str, tuple[int, ...]],
+    honest: Mapping[str, str],
+) -> Fates:
+    """What a table that may be incomplete says of these tensors.
+
+    The public :func:`wdport.mapping.plan.make_plan` gives misfits or a whole plan; a table of a search that stopped is
+    half of one, so its draft is looked at.
+    """
+    draft = _Draft([row for row in table.rows if row.when is None], sources, targets, {})
+    draft.place_all()
+    moves = (
+        replace(move, sources=tuple(honest.get(name, name) for name in move.sources))
+        for move in draft.moves
+        if all(target in targets for target in move.targets)
+    )
+    return Fates(tuple(moves), {honest.get(a, a): honest.get(b, b) for a, b in draft.ties.items()})
+
+
+def compared(truth: Fates, found: Fates, state: Mapping[str, Array]) -> dict[str, bool]:
+    """Whether the second says of every tensor what the first does: it fills the same variables with the same values."""
+    ours, theirs = truth.apply(state), found.apply(state)
+    return {
+        tensor: found.fills(tensor) <= truth.fills(tensor)
+        and all(_same(ours[path], theirs.get(path)) for path in truth.fills(tensor))
+        for tensor in state
+        if not tensor.endswith(UNCOUNTED)
+    }
+
+
+def _same(ours: Array, theirs: Array | None) -> bool:
+    return theirs is not None and ours.shape == theirs.shape and np.allclose(ours, theirs, rtol=1e-12, atol=1e-300)
+
+
+def doubted(doubts: Sequence[str], tensor: str, given: str, fills: frozenset[str]) -> bool:
+    """Whether a doubt names the tensor (by its given name), its module, or a variable of the truth or its layer.
+
+    A doubt about everything, or about a block of several layers, is none about a tensor.
+    """
+    paths = {given, given.rpartition(".")[0]}
+    for path in fills:
+        paths |= {path, path.rpartition("/")[0]}
+    return any(_matches(word, path) for text in doubts for word in _paths(text) for path in paths if path)
+
+
+def _paths(text: str) -> Iterator[str]:
+    for word in re.findall(r"[\w./<>+-]+", text):
+        yield word.strip(".,:/-")
+
+
+def _matches(word: str, path: str) -> bool:
+    if not word:
+        return False
+    pattern = "".join(r"\d+" if part.startswith("<") else re.escape(part) for part in re.split(r"(<[^>]*>)", word))
+    return re.fullmatch(pattern, path) is not None

@@ -12,7 +12,7 @@ import numpy as np
 import scipy.io
 
 from tests.bad.case import Bad, Content
-from tests.data import test_arff, test_statistics
+from tests.data import test_statistics, test_text
 
 
 def npy(array: object) -> bytes:
@@ -106,7 +106,7 @@ def _series() -> dict[str, Bad]:
         file = f"bad.{ending}"
         command = f"convert good.ckpt --data {file} -o out.keras"
         rows[f"data: {name}"] = Bad((command,), 3, f"{file}: {line}", {file: content})
-    for number, (text, message) in enumerate(test_arff.FAULTS):
+    for number, (text, message) in enumerate(test_text.ARFF_FAULTS):
         data = text if isinstance(text, bytes) else text.encode()
         command = "convert good.ckpt --data bad.arff -o out.keras"
         rows[f"data: arff {number}, {message}"] = Bad((command,), 3, f"bad.arff: *{message}*", {"bad.arff": data})

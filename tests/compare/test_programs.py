@@ -1,4 +1,4 @@
-"""Programs that several threads ask for at once."""
+"""Programs that several threads ask for at once, and the order of additions as the cause of a float32 error."""
 
 from __future__ import annotations
 
@@ -9,11 +9,24 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
+import pytest
+import torch
+from jax import lax
 
+from wdport.compare.calls import Case
+from wdport.compare.candidate import Candidate
+from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.probe import Probe
-from wdport.compare.programs import CompiledProgram
+from wdport.compare.programs import CompiledProgram, sums_pairwise
+from wdport.compare.reference import Live
+from wdport.compare.run_cases import compare
+from wdport.mapping.names import NamePattern
+from wdport.mapping.rows import Table, TapRow
+from wdport.model import Signature
+from wdport.recorder import parse_input
 
 
 class Slow:
@@ -96,3 +109,79 @@ def test_programs_are_freed_with_the_last_reference() -> None:
         assert freed() is None
     finally:
         gc.enable()
+
+
+def everything(x: jax.Array, more: dict[str, float]) -> dict[str, Any]:
+    """Sums within loops, branches, derivatives' rules and nested functions; no result, empty sums and keys too."""
+    y = jax.nn.relu(x) + jax.nn.softmax(x) + jnp.var(x, axis=(0, 2), keepdims=True)
+    y = jax.checkpoint(lambda v: jnp.sin(v).sum(1, keepdims=True) + v)(y)
+    mean, _ = lax.scan(lambda carry, v: (carry + v.mean(), v), 0.0, y)
+    y = lax.cond(mean > 0, lambda v: v * 2, lambda v: v, y)
+    y = lax.while_loop(lambda v: v.sum() < 100, lambda v: v + jnp.abs(v) + 1, y)
+    y += jnp.linalg.norm(y) + jax.scipy.special.logsumexp(y) + more["b"]
+    y = jnp.einsum("ijk,ikl->ijl", y, jnp.swapaxes(y, 1, 2))
+    drawn = jax.random.normal(jax.random.key(0), (3,))
+    return {"y": y, "nothing": None, "rest": [drawn, x.sum(), jnp.zeros((0, 3)).sum(0)]}
+
+
+@pytest.mark.parametrize("shape", [(5, 7, 9), (1, 2, 33), (4, 64, 1)])
+def test_the_function_stays_the_same(shape: tuple[int, ...]) -> None:
+    with jax.enable_x64(True):
+        x = np.random.default_rng(0).normal(size=shape)
+        expected, found = (jax.jit(function)(x, {"b": 1.0}) for function in (everything, sums_pairwise(everything)))
+    assert jax.tree.structure(expected) == jax.tree.structure(found)
+    for one, other in zip(jax.tree.leaves(expected), jax.tree.leaves(found), strict=True):
+        np.testing.assert_allclose(other, one, rtol=1e-13)
+        assert one.dtype == other.dtype
+
+
+def test_sums_are_more_precise() -> None:
+    """16 x 16 x 16 numbers around 5."""
+    x = (np.random.default_rng(0).normal(size=(64, 16, 16, 16)) + 5).astype(np.float32)
+    exact = x.sum((1, 2, 3), dtype=np.float64)
+    error = np.max(np.abs(np.asarray(jax.jit(sums_pairwise(lambda v: v.sum((1, 2, 3))))(x)) / exact - 1))
+    assert error <= 13 * 2.0**-24  # 12 additions, one after the other, and the result
+
+
+class Mean(torch.nn.Module):
+    """The mean of (B, 8), after a layer of the same numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = torch.nn.Identity()
+        self.eval()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(x.mean(1))
+
+
+class KerasMean(keras.Model):
+    """The same, with 2^12 added before the numbers and subtracted later, in one sum or in a loop."""
+
+    def __init__(self, looped: bool, dtype: str) -> None:
+        super().__init__(dtype=dtype)
+        self.looped, self.norm = looped, keras.layers.Identity(dtype=dtype)
+
+    def call(self, x: Any) -> Any:
+        large = jnp.full_like(x[:, :1], 2.0**12)
+        if self.looped:
+            return self.norm(lax.scan(lambda so_far, v: (so_far + v, None), large[:, 0], x.T)[0] / 8 - 2.0**9)
+        # The halves of the axis are added first, so that pairwise both large numbers give an exact zero.
+        return self.norm(jnp.sum(jnp.concatenate([large, x[:, :4], -large, x[:, 4:]], axis=1), axis=1) / 8)
+
+
+@pytest.mark.parametrize("looped", [False, True])
+def test_only_the_order_of_additions_is_named(looped: bool) -> None:
+    models: dict[str, Any] = {dtype: KerasMean(looped, dtype) for dtype in ("float64", "float32")}
+    for dtype, model in models.items():
+        with jax.enable_x64(dtype == "float64"):
+            model(np.zeros((1, 8), dtype))
+    norm = NamePattern("norm")
+    table = Table("mean", "", "", "", None, (), (TapRow(0, norm, norm),))
+    candidate = Candidate(models, table, Signature((parse_input("x: b w=8"),)))
+    live = Live({"float64": Mean().double(), "float32": Mean()}, drawn=candidate.signature.inputs)
+    comparison = compare(live, candidate, [Case(0, 4, 1.0)])
+    float64, float32 = float64_gate(comparison), float32_gate(comparison)
+    assert (float64.passed, float32.passed) == (True, False)
+    notices = [str(finding) for finding in float32.findings if finding.notice]
+    assert [text.partition(":")[0] for text in notices] == ([] if looped else ["norm inputs"])

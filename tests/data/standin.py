@@ -24,12 +24,3 @@ class Exact:
     def decompose(self, x: Any) -> Any:
         self.calls.append(x.shape)
         return truth(x)
-
-
-class Matrix(Exact):
-    """One product with a matrix, whose rounding depends on the batch."""
-
-    def decompose(self, x: Any) -> Any:
-        self.calls.append(x.shape)
-        matrix = truth(np.eye(self.length)).astype(x.dtype)
-        return np.moveaxis(np.tensordot(x, matrix, axes=(1, 1)), -1, 1)

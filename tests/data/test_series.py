@@ -1,4 +1,4 @@
-"""Which files are read at all, and what a series made by hand must be."""
+"""Which files are read at all, what a series or a set of them must be, and windows of it."""
 
 from __future__ import annotations
 
@@ -10,8 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from wdport.data import Series, read_series
+from wdport.data import Series, read_series, sliding_windows
+from wdport.data.samples_reader import read_samples
 from wdport.data.series import series_of
 from wdport.errors import InputError, UsageError
 
@@ -110,8 +113,8 @@ def test_a_series_is_given_in_three_ways(tmp_path: Path) -> None:
     np.save(tmp_path / "x.npy", GRID)
     series = Series.of(GRID)
     assert series_of(series) is series
-    for given in (GRID, tmp_path / "x.npy", str(tmp_path / "x.npy")):
-        assert series_of(given).values.tolist() == GRID.tolist()
+    for source in (GRID, tmp_path / "x.npy", str(tmp_path / "x.npy")):
+        assert series_of(source).values.tolist() == GRID.tolist()
 
 
 def test_neither_jax_nor_keras_nor_torch_is_imported(tmp_path: Path) -> None:
@@ -124,3 +127,81 @@ def test_neither_jax_nor_keras_nor_torch_is_imported(tmp_path: Path) -> None:
         [sys.executable, "-c", code, str(tmp_path / "x.npy")], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == []
+
+
+@given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 12), st.integers(1, 13))
+def test_windows_are_slices(steps: int, features: int, length: int, stride: int) -> None:
+    values = np.arange(steps * features).reshape(steps, features)
+    if length > steps:
+        with pytest.raises(UsageError, match=f"window: of {length} steps does not fit into a series of {steps}"):
+            sliding_windows(values, length, stride)
+        return
+    windows = sliding_windows(values, length, stride)
+    starts = range(0, steps - length + 1, stride)
+    assert windows.shape == (len(starts), length, features)
+    assert windows.shape[0] == (steps - length) // stride + 1
+    for window, start in zip(windows, starts, strict=True):
+        np.testing.assert_array_equal(window, values[start : start + length])
+
+
+def test_windows_are_a_read_only_view() -> None:
+    values = np.zeros((5, 2), np.float32)
+    windows = sliding_windows(values, 3)
+    assert np.shares_memory(windows, values)
+    assert not windows.flags.writeable
+    values[4] = 7
+    assert windows[-1, -1].tolist() == [7, 7]
+
+
+@pytest.mark.parametrize(
+    ("length", "stride", "message"), [(0, 1, "length: is 0"), (-1, 1, "length: is -1"), (2, 0, "stride: is 0")]
+)
+def test_impossible_windows(length: int, stride: int, message: str) -> None:
+    with pytest.raises(UsageError, match=message):
+        sliding_windows(np.zeros((5, 2)), length, stride)
+
+
+def test_a_series_has_two_axes() -> None:
+    with pytest.raises(UsageError, match="shape"):
+        sliding_windows(np.zeros(5), 2)
+
+
+TABLE = "sample,step,feature_1\n"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("a.txt", "1", "is of an unknown kind (.txt)"),
+        ("a", "1", "is of an unknown kind (no suffix)"),
+        ("a.npy", np.zeros((4, 3)), "has shape (4, 3)"),
+        ("a.npy", np.zeros((0, 4, 3)), "has shape (0, 4, 3)"),
+        ("a.npy", np.array([[[0.0]], [[np.inf]], [[np.nan]]]), "has NaN or infinite values in 2 of 3 series"),
+        ("a.npz", {"x": np.zeros((2, 4, 3)), "y": np.zeros(3)}, "has 2 arrays, none of them named series"),
+        ("a.csv", "step,x,y\n0,1,2\n", "has no first column named sample"),
+        ("a.csv", f"{TABLE}0,0,1\n0,1,1\n1,0,1\n", "has samples of different lengths"),
+        ("a.csv", f"{TABLE}0,0,1\n0,1,1\n1,0,1\n0,1,1\n", "has samples of different lengths"),
+    ],
+)
+def test_a_file_that_holds_no_series(name: str, content: object, said: str, tmp_path: Path) -> None:
+    path = tmp_path / name
+    if isinstance(content, dict):
+        np.savez(path, **content)
+    elif isinstance(content, np.ndarray):
+        np.save(path, content)
+    else:
+        path.write_text(str(content))
+    with pytest.raises(InputError) as refused:
+        read_samples(path)
+    assert said in str(refused.value)
+
+
+def test_files_that_hold_series(tmp_path: Path) -> None:
+    series = np.arange(8.0).reshape(2, 4, 1)
+    rows = "".join(f"{n},{at},{series[n, at, 0]}\n" for n in range(2) for at in range(4))
+    (tmp_path / "a.csv").write_text(TABLE + rows)
+    np.save(tmp_path / "a.npy", series)
+    np.savez(tmp_path / "a.npz", only=series)
+    np.savez(tmp_path / "b.npz", series=series, coefficients=np.zeros(3))
+    for name in ("a.csv", "a.npy", "a.npz", "b.npz"):
+        assert np.array_equal(read_samples(tmp_path / name).values, series)

@@ -1,8 +1,9 @@
-"""Plans through the scan against plain loops, over random schedules, steps, etas and targets; what is refused."""
+"""Plans through the scan against plain loops, over random schedules, steps and targets; repeated steps; refusals."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from wdport.diffusion.noise import lay_out
-from wdport.diffusion.plans import SamplingPlan, make_plan
+from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
 from wdport.diffusion.scan import plan_rows, run_plan
@@ -206,3 +207,41 @@ def test_the_impossible_is_refused(case: str) -> None:
     with pytest.raises(UsageError) as raised:
         call()
     assert expected in str(raised.value)
+
+
+SCHEDULE = noise_schedule("exponential")
+
+
+@pytest.mark.parametrize(("sampler", "eta"), [("ddim", 0.0), ("ddim", 0.7), ("ddpm", 0.0)])
+def test_every_step_but_the_last_is_taken_three_times(sampler: str, eta: float) -> None:
+    once = make_plan(sampler, SCHEDULE, step_list(10), eta=eta)
+    plan = repeated(once, SCHEDULE, 3)
+    assert plan.steps.tolist() == [*np.repeat(once.steps[:-1], 3), 1]
+    assert np.array_equal(plan.coefficients[2::3], once.coefficients[:-1])
+    assert np.array_equal(plan.coefficients[-1], once.coefficients[-1])
+    for i, step in enumerate(once.steps[:-1]):
+        ratio = SCHEDULE.alpha_bar[step] / SCHEDULE.alpha_bar[once.steps[i + 1]]
+        again, plain = plan.coefficients[3 * i, 0], once.coefficients[i, 0]
+        np.testing.assert_allclose(again[:4], plain[:4] * np.sqrt(ratio))
+        np.testing.assert_allclose(again[4] ** 2, plain[4] ** 2 * ratio + 1.0 - ratio)
+
+
+def test_no_noise_is_drawn_twice() -> None:
+    plan = repeated(make_plan("ddpm", SCHEDULE, step_list()), SCHEDULE, 4)
+    assert len(set(plan.draws.tolist())) == len(plan.draws) == 999 * 4 + 1
+    assert plan.draws.min() == 1
+    late = replace(plan, steps=2 * plan.steps)  # of a schedule of 2000 steps
+    assert len(set(late.draws.tolist())) == len(late.draws)
+    once = make_plan("ddpm", SCHEDULE, step_list())
+    assert np.array_equal(once.draws, once.steps)
+    assert repeated(once, SCHEDULE, 1) is once
+
+
+@pytest.mark.parametrize(("sampler", "times", "expected"), [
+    ("ddim", 0, "invalid count 0"), ("ddim", 1.5, "invalid count 1.5"),
+    ("heun", 2, "heun cannot repeat single steps; take ddpm or ddim, or resample once"),
+    ("dpm++2m", 2, "dpm\\+\\+2m cannot repeat"),
+])  # fmt: skip
+def test_what_cannot_be_repeated_is_refused(sampler: str, times: int, expected: str) -> None:
+    with pytest.raises(UsageError, match=expected):
+        repeated(make_plan(sampler, SCHEDULE, step_list(10)), SCHEDULE, times)

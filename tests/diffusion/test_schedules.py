@@ -1,12 +1,14 @@
-"""Noise schedules against their formulas written out step by step, and told apart by their beta."""
+"""Noise schedules against their formulas, and told apart by their beta; noise is standard normal and never alike."""
 
 from __future__ import annotations
 
 import math
+from itertools import combinations
 
 import numpy as np
 import pytest
 
+from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.schedules import NAMES, STEPS, identify_schedule, noise_schedule
 
 EXACT = dict.fromkeys(NAMES, 1e-12)
@@ -70,3 +72,19 @@ def test_tolerances_are_per_schedule_and_relative_ones_are_added() -> None:
     scaled = noise_schedule("linear").beta * 1.001
     assert identify_schedule(scaled, EXACT, relative=0.002) == "linear"
     assert identify_schedule(scaled, EXACT, relative=0.0005) is None
+
+
+def drawn(seed: int, step: int) -> np.ndarray:
+    keys = sample_keys(seed, np.array([0, 1, 49], np.uint32))
+    return np.asarray(step_noise(keys, step, (40, 50), "float32"))
+
+
+def test_no_two_draws_are_alike() -> None:
+    """Correlations of 2000 independent values are below 0.1, four and a half deviations."""
+    draws = [sample for seed in (0, 1) for step in (FIRST, 1, 2, 999) for sample in drawn(seed, step)]
+    for first, second in combinations(draws, 2):
+        assert abs(np.corrcoef(first.ravel(), second.ravel())[0, 1]) < 0.1
+    values = np.stack(draws)
+    assert abs(values.mean()) < 0.02
+    assert abs(values.std() - 1.0) < 0.02
+    assert np.array_equal(drawn(1, 999), drawn(1, 999))

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 import wdport
+from parity_tests.conformance.engine import randomise
 from tests.families.toys.conformed import PAIRS, Net, Pair, table
 from wdport.errors import MisfitError
 
@@ -51,12 +52,7 @@ def quickly(names: list[str]) -> list[object]:
 def verified(folder: Path, pair: Pair, mutant: str = "", train: bool = False) -> wdport.Verdict:
     torch.manual_seed(1)
     net = Net(pair)
-    with torch.no_grad():
-        for name, tensor in net.state_dict().items():
-            if tensor.is_floating_point() and not name.endswith(("._u", "._v")):
-                drawn = torch.randn(tensor.shape) * 0.5
-                positive = name.endswith(("var", "weight_g", "original0"))
-                tensor.copy_(drawn.abs() + 0.5 if positive else drawn)
+    randomise(net)
     checkpoint, mapping = folder / "ck.pt", folder / "my.yaml"
     torch.save(net.state_dict(), checkpoint)
     mapping.write_text(table(pair, mutant))

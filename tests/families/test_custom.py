@@ -1,10 +1,12 @@
-"""Models of the user's own: each shape that a comparison has to cope with, through the public functions."""
+"""Models of the user's own through the public functions: each shape of a comparison, and what is wrong with code."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
 
+import keras
+import numpy as np
 import pytest
 import torch
 
@@ -13,6 +15,7 @@ from tests.families.quick import few_cases
 from tests.families.toys import nets
 from wdport.cli.main import main
 from wdport.errors import WdportError
+from wdport.families import user_functions as code
 
 TABLES = {
     "image": """
@@ -147,3 +150,142 @@ def test_a_function_of_another_model(tmp_path: Path) -> None:
     assert "no row of the table fills" in f"{error.value} {getattr(error.value, 'details', '')}"
     assert "\n" not in str(error.value)
     assert not (tmp_path / "out.keras").exists()
+
+
+BAD, NETS = "tests.families.toys.bad", "tests.families.toys.bad_nets"
+
+
+@pytest.fixture(scope="module")
+def lstm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
+    """A checkpoint, its table and the converted file."""
+    folder = tmp_path_factory.mktemp("lstm")
+    checkpoint, table = files(folder, "lstm")
+    return checkpoint, table, wdport.convert(checkpoint, folder / "out.keras", mapping=table).output
+
+
+KERAS = {
+    "raises": (f"{BAD}:raises", 4, "raises ValueError: out of order"),
+    "exits": (f"{BAD}:calls_exit", 4, "raises SystemExit: usage: train.py DATA"),
+    "gives no model": (f"{BAD}:number", 4, "returns a int, not a keras.Model"),
+    "gives PyTorch's": (f"{BAD}:of_pytorch", 4, "returns a Lstm, not a keras.Model"),
+    "has a Lambda layer": (f"{BAD}:lambda_layer", 4, "has a Lambda layer, lambda"),
+    "cannot be called": (f"{BAD}:broken", 4, "raises TypeError: out of order when it is called"),
+    "has a layer too many": (f"{BAD}:unused", 4, "does not use its layer other"),
+    "no such module": ("tests.families.toys.nothing:build", 2, "no module named tests.families.toys.nothing"),
+    "no such function": (f"{BAD}:nothing", 2, "has no nothing; name a function"),
+    "no colon": (BAD, 2, "is not MODULE:FUNCTION"),
+}
+
+
+def refused(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str) -> None:
+    """The command ends with this code and one line that has these words."""
+    assert main(arguments) == code
+    error = capsys.readouterr().err
+    assert error.startswith("error: ")
+    assert error.count("\n") == 1
+    assert words in error
+
+
+@pytest.mark.parametrize("case", KERAS)
+def test_the_keras_function(
+    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    target, status, words = KERAS[case]
+    checkpoint, table, output = lstm
+    told = ["--mapping", str(table), "--keras-model", target]
+    refused(capsys, ["convert", str(checkpoint), "-o", str(tmp_path / "out.keras"), *told], status, words)
+    assert not (tmp_path / "out.keras").exists()
+    refused(capsys, ["verify", str(checkpoint), str(output), *told], status, words)
+
+
+def test_a_class_without_get_config(
+    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, table, _ = lstm
+    told = ["convert", str(checkpoint), "--mapping", str(table), "--keras-model", f"{BAD}:unkept", "-o"]
+    words = "Unkept has arguments and no get_config, which a .keras file needs; give it a get_config, or write -o"
+    refused(capsys, [*told, str(tmp_path / "out.keras")], 4, words)
+    assert not (tmp_path / "out.keras").exists()
+    assert main([*told, str(tmp_path / "out.weights.h5")]) == 0
+    assert main([*told, str(tmp_path / "out.safetensors")]) == 0
+
+
+def test_what_cannot_be_float64(
+    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, table, _ = lstm
+    output = wdport.convert(checkpoint, tmp_path / "out.weights.h5", mapping=table).output
+    words = "float32 where keras.config.dtype_policy() is float64; build a new model at every call"
+    for name in ("the_same_again", "dtype_of_its_own"):
+        told = ["--mapping", str(table), "--keras-model", f"{BAD}:{name}"]
+        refused(capsys, ["verify", str(checkpoint), str(output), *told], 4, words)
+
+
+TORCH = {
+    "raises": (f"{NETS}:raises", 4, "raises ValueError: out of order"),
+    "exits": (f"{NETS}:calls_exit", 4, "raises SystemExit: usage: train.py DATA"),
+    "gives no model": (f"{NETS}:number", 4, "gives a int, not a torch.nn.Module"),
+    "gives Keras's": (f"{NETS}:of_keras", 4, "gives a Functional, not a torch.nn.Module"),
+    "cannot be called": (f"{NETS}:broken", 4, "running it raises RuntimeError: out of order"),
+    "wants more inputs": (f"{NETS}:two_inputs", 4, "missing 1 required positional argument: 'y'"),
+    "of another checkpoint": ("tests.families.toys.nets:gru", 4, "lacks gru.bias_hh_l0 and 9 more"),
+    "no such module": ("tests.families.toys.nothing:build", 2, "no module named tests.families.toys.nothing"),
+}
+
+
+@pytest.mark.parametrize("case", TORCH)
+def test_the_pytorch_function(
+    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+) -> None:
+    target, status, words = TORCH[case]
+    checkpoint, table, output = lstm
+    told = ["--mapping", str(table)]
+    refused(capsys, ["verify", str(checkpoint), str(output), *told, "--reference", target], status, words)
+    recording = str(tmp_path / "run.npz")
+    refused(capsys, ["record", target, str(checkpoint), *told, "-o", recording], status, words)
+
+
+MISFITS = {
+    "a wrong path in PyTorch": ("lstm", ("torch: lstm", "torch: rnn"), "is lstm.weight_ih_l0 the same tensor renamed?"),
+    "a wrong path in Keras": ("lstm", ("keras: lstm", "keras: rnn"), "did you mean lstm/cell/kernel?"),
+    "a table for another checkpoint": ("gru", ("", ""), "misfits with"),
+}
+
+
+@pytest.mark.parametrize("case", MISFITS)
+def test_a_table_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
+    name, change, words = MISFITS[case]
+    checkpoint, table = files(tmp_path, "lstm")
+    table.write_text(HEAD.format(torch=name, keras=name) + TABLES[name].replace(*change))
+    told = ["convert", str(checkpoint), "--mapping", str(table), "-o", str(tmp_path / "out.keras")]
+    refused(capsys, told, 4, words)
+
+
+@pytest.mark.usefixtures("one_case")
+def test_inputs_that_nothing_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint, table = files(tmp_path, "lstm", change=('inputs: ["x: b 9 5"]', ""))
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    told = ["verify", str(checkpoint), str(output), "--mapping", str(table)]
+    refused(capsys, told, 2, "the model's inputs are not known; add `inputs:` to the table")
+    assert main([*told, "--input", "x: b 9 5"]) == 0
+
+
+def test_no_weights_are_drawn_for_a_model_that_will_be_filled() -> None:
+    """What the function states of its weights it still gets."""
+    model = code.build_keras("tests.families.test_custom:stated_model", {}, "float32", ())
+    kernel, bias, gamma, beta, stated = (np.asarray(each.value) for each in model.weights[:5])
+    assert not kernel.any()
+    assert not bias.any()
+    assert (gamma == 1).all()
+    assert not beta.any()
+    assert (stated == 0.5).all()
+    assert np.asarray(stated_model().weights[0].value).all()
+
+
+def stated_model() -> keras.Model:
+    return keras.Sequential([
+        keras.Input((3,)),
+        keras.layers.Dense(4),
+        keras.layers.LayerNormalization(),
+        keras.layers.Dense(2, kernel_initializer=keras.initializers.Constant(0.5)),
+    ])  # fmt: skip

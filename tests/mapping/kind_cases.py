@@ -9,8 +9,8 @@ from keras import layers
 from torch import nn
 
 from parity_tests.conformance import suite
+from parity_tests.conformance.attention import GRU, LSTM, torch_rnn
 from parity_tests.conformance.pair import IMAGE, LAST, SEQ, VOLUME, Pair, Shape
-from parity_tests.conformance.recurrent import GRU, LSTM, torch_rnn
 
 from .kind_layers import Projections, Separate, new_norm, old_norm
 

@@ -11,8 +11,7 @@ import keras
 import numpy as np
 import pytest
 
-from parity_tests.faults.samplers import faults_of
-from parity_tests.faults.samplers.flow import FLOW_FAULTS
+from parity_tests.faults.samplers import FLOW_FAULTS, faults_of
 from wdport.diffusion.flow import TARGETS, Flow
 from wdport.model import Array, ArrayNames, Diffused, NotDecoded
 from wdport.parity.trajectories import TrajectoryReference, kill_sampler_faults, trajectories_gate

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from parity_tests.faults.masked_lm import FAULTS
-from parity_tests.faults.state import run_state_faults
+from parity_tests.faults.run import run_state_faults
 from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.specimen import Specimen
 

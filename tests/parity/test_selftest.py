@@ -8,8 +8,7 @@ from typing import Any
 import pytest
 from keras import ops
 
-from parity_tests.faults.state import run_state_faults
-from parity_tests.faults.variants import run_rewrites
+from parity_tests.faults.run import run_rewrites, run_state_faults
 from parity_tests.faults.waveletdiff import FAULTS, mutants
 from parity_tests.faults.waveletdiff.rewrites import rewrites
 from parity_tests.faults.waveletdiff.wavelets import WAVELET_FAULTS

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 import pytest
 
-from parity_tests.faults.samplers.diffusion import SAMPLER_FAULTS
+from parity_tests.faults.samplers import SAMPLER_FAULTS
 from tests.make import TWO_LEVELS, make_state
 from wdport.compare.gate_bounds import TRAJECTORY
 from wdport.diffusion.diffusion import Diffusion

@@ -6,9 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from parity_tests.faults.samplers import faults_of
-from parity_tests.faults.samplers.scheduler import SCHEDULER_FAULTS
-from parity_tests.faults.state import run_state_faults
+from parity_tests.faults.run import run_state_faults
+from parity_tests.faults.samplers import SCHEDULER_FAULTS, faults_of
 from parity_tests.faults.unet2d import FAULTS
 from wdport.diffusion.scheduler import Scheduler
 from wdport.families.unet2d.family import FAMILY

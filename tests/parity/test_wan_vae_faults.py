@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from parity_tests.faults.state import run_state_faults
+from parity_tests.faults.run import run_state_faults
 from parity_tests.faults.wan_vae import FAULTS
 from wdport.families.wan_vae.family import FAMILY
 from wdport.parity.selftest.inject import run_mutants

@@ -23,10 +23,9 @@ from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.keras_runtime import exact_float64
 from wdport.model import LossPart
-from wdport.optimizers.torch_like import SGD, Adam
+from wdport.optimizers.torch_like import Adam
 
 COEFFICIENT = {**SETTINGS, "prediction_target": "coefficient"}
-STEPS = 200
 
 
 @pytest.fixture
@@ -166,27 +165,6 @@ def test_a_diffusion_is_noised_as_diffusers_does(prediction: str) -> None:
         assert np.array_equal(np.asarray(target), tape.noise if prediction == "epsilon" else clean)
 
 
-@pytest.mark.full
-def test_fit_learns_and_draws_afresh(tmp_path: Path) -> None:
-    model = converted(tmp_path)
-    trained = wdport.training_model(model, seed=3)
-    trained.compile(optimizer=Adam([{"lr": 3e-3}]))
-    states = np.random.default_rng(0).normal(size=(64, SMALL.coefficients, SMALL.features)).astype(np.float32) * 0.1
-    before = trained.evaluate(states, batch_size=32, verbose=0, return_dict=True)
-    history = trained.fit(states, batch_size=32, epochs=12, verbose=0).history
-    assert set(history) == {"loss", "cA3", "cD3", "cD2", "cD1"}
-    assert history["loss"][-1] < before["loss"] / 2
-    again = trained.evaluate(states, batch_size=32, verbose=0, return_dict=True)
-    assert again == trained.evaluate(states, batch_size=32, verbose=0, return_dict=True)
-    trained.compile(optimizer=SGD([{"lr": 0.0}]))
-    assert len(set(trained.fit(states, batch_size=32, epochs=3, verbose=0).history["loss"])) == 3
-    weights = {"cA3": 2 / 5, "cD3": 1 / 5, "cD2": 1 / 8, "cD1": 1 / 13}
-    total = sum(weights[name] * again[name] for name in weights) / sum(weights.values())
-    assert again["loss"] == pytest.approx(total, rel=1e-5)
-    drawn = wdport.sample(model, 2, sampler="ddim", steps=2)
-    assert np.isfinite(drawn.coefficients).all()
-
-
 def test_what_fills_the_last_batch_has_no_effect(points: Any) -> None:
     """So one program serves an epoch."""
     states = np.random.default_rng(0).normal(size=(96, 2)).astype(np.float32)
@@ -201,80 +179,6 @@ def test_what_fills_the_last_batch_has_no_effect(points: Any) -> None:
         found.append([told.history["loss"], *(np.asarray(each.value) for each in trained.network.trainable_variables)])
     for one, other in zip(*found, strict=True):
         assert np.array_equal(one, other)
-
-
-@pytest.mark.full
-@pytest.mark.usefixtures("exact")
-def test_200_steps_are_those_of_torch(tmp_path: Path) -> None:
-    """AdamW with OneCycle and clipping, on one tape of noise and steps: rates, losses and parameters."""
-    from wdport.checkpoint import open_checkpoint
-    from wdport.families.waveletdiff.loss import diffusion_loss
-    from wdport.families.waveletdiff.reference import training_loss
-    from wdport.keras_runtime import variables_by_path
-    from wdport.optimizers.schedules import Schedule
-    from wdport.recorder import lifted
-
-    model = converted(tmp_path, policy="float64")
-    named = variables_by_path(model)
-    alpha_bar = np.asarray(named["noise_schedule/alpha_bar"].value)
-    config = model.config
-    with open_checkpoint(tmp_path / "a.ckpt") as checkpoint:
-        tensors = {name: checkpoint.read(name) for name in checkpoint.tensors}
-    with lifted():
-        module = FAMILY.build_reference(config, tensors, "float64")
-        theirs = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=1e-5)
-        schedule = torch.optim.lr_scheduler.OneCycleLR(theirs, max_lr=1e-3, total_steps=STEPS)
-    options = {key: value for key, value in theirs.param_groups[0].items() if key != "params"}
-    rates, momenta = Schedule(schedule.state_dict(), [options]).ahead(STEPS)
-    ours = Adam([{"weight_decay": 1e-5}], rates=rates, momenta=momenta, clip_norm=0.5)
-    ours.build(model.trainable_variables)
-    loss = diffusion_loss(config, alpha_bar)
-
-    def total(values: Any, clean: Any, tape: RandomBatch) -> Any:
-        fixed = [variable.value for variable in model.non_trainable_variables]
-        given, _ = model.stateless_call(values, fixed, list(loss.noisy(clean, tape)))
-        return loss.total(loss.errors(given, clean, tape))
-
-    @jax.jit
-    def step(values: Any, state: Any, clean: Any, tape: RandomBatch) -> Any:
-        made, slopes = jax.value_and_grad(total)(values, clean, tape)
-        return made, *ours.stateless_apply(state, slopes, values)
-
-    values = [variable.value for variable in model.trainable_variables]
-    state = [variable.value for variable in ours.variables]
-    for at in range(STEPS):
-        clean, tape = drawn(at, 4, (config.coefficients, config.features))
-        made, values, state = step(values, state, clean, tape)
-        batch = {"clean": clean, "noise": np.asarray(tape.noise), "uniform": np.asarray(tape.uniform)}
-        with lifted():
-            wanted, _ = training_loss(module, batch, alpha_bar, config.level_lengths, config.prediction_target)
-            theirs.zero_grad()
-            wanted.backward()
-            torch.nn.utils.clip_grad_norm_(module.parameters(), 0.5)
-            theirs.step()
-        assert rates[at, 0] == theirs.param_groups[0]["lr"]
-        assert momenta[at, 0] == theirs.param_groups[0]["betas"][0]
-        assert float(made) == pytest.approx(wanted.item(), rel=1e-9)
-        if at + 1 < STEPS:
-            schedule.step()
-    found = dict(zip((id(variable) for variable in model.trainable_variables), values, strict=True))
-    parameters = {name: each.detach().numpy() for name, each in module.named_parameters()}
-    plan = plan_of(tmp_path / "a.ckpt")
-    compared = 0
-    for move in plan.moves:
-        if all(name in parameters for name in move.sources):
-            for path, array in zip(move.targets, move.apply([parameters[name] for name in move.sources]), strict=True):
-                near = np.asarray(found[id(named[path])])
-                assert np.linalg.norm(near - array) <= 1e-9 * np.linalg.norm(array)
-                compared += 1
-    assert compared == len(values)
-
-
-def plan_of(checkpoint: Path) -> Any:
-    from wdport.conversion.prepare import Settings, prepare
-
-    with prepare(checkpoint, Settings(values=COEFFICIENT)) as prepared:
-        return prepared.plan
 
 
 def test_a_unet_of_a_users_folder_trains(tmp_path: Path) -> None:
@@ -312,14 +216,14 @@ def test_a_seed_determines_dropout(tmp_path: Path) -> None:
     settings = {**SETTINGS, "dropout": "0.5"}
     file = wdport.convert(save(tmp_path / "a.ckpt", make_state(TINY)), tmp_path / "a.keras", values=settings).output
     series, losses, drawn = np.random.default_rng(0).normal(size=(40, 3)), [], []
-    for at, seed in enumerate((1, 1, 2)):
+    for folder in ("one", "other"):
         model = wdport.load_model(file)
-        losses.append(wdport.train(model, series, tmp_path / str(at), batch_size=8, epochs=1, seed=seed).losses[0])
-    assert losses[0] == losses[1] != losses[2]
-    for _ in range(2):
-        network = wdport.training_model(wdport.load_model(file), seed=1).network
+        losses.append(wdport.train(model, series, tmp_path / folder, batch_size=8, epochs=1, seed=1).losses[0])
+    assert losses[0] == losses[1]
+    for seed in (1, 1, 2):
+        network = wdport.training_model(wdport.load_model(file), seed=seed).network
         drawn.append([np.asarray(each.value).tolist() for each in network.non_trainable_variables
                       if str(each.dtype) == "uint32"])  # fmt: skip
-    one, other = drawn
-    assert one == other
+    one, other, another = drawn
+    assert one == other != another
     assert len({tuple(each) for each in one}) == len(one) > 10

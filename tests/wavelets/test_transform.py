@@ -1,4 +1,4 @@
-"""The transform against PyWavelets, its two forms against each other, and what it does inside JAX."""
+"""The transform against PyWavelets, also of mixed lengths and beyond the edges; what it does in JAX; energies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,16 @@ import pytest
 import pywt
 
 from wdport.errors import UsageError
-from wdport.wavelets import WaveletTransform
+from wdport.wavelets import (
+    RaggedWaveletTransform,
+    WaveletTransform,
+    dropped_share,
+    level_energies,
+    off_range,
+    parseval_ratio,
+)
+from wdport.wavelets.extension import extend
+from wdport.wavelets.lengths import BOUNDARY_MODES
 
 CASES = [
     (24, "db2", "symmetric", 3),
@@ -159,3 +168,125 @@ def test_nan_stays_with_its_series() -> None:
     x[1, 0, 1] = np.nan
     found = np.isnan(WaveletTransform(24).decompose(x)).any(axis=1)
     np.testing.assert_array_equal(found, [[False, False], [False, True], [False, False]])
+
+
+def noise(*shape: int) -> np.ndarray:
+    return np.random.default_rng(0).standard_normal(shape)
+
+
+def test_level_energies_are_those_of_pywts_series() -> None:
+    transform, x = WaveletTransform(24), noise(5, 24, 2)
+    groups = pywt.wavedec(x, "db2", level=3, axis=1)
+    found = np.asarray(level_energies(transform, np.concatenate(groups, axis=1)))
+    assert found.shape == (4, 5, 2)
+    for i in range(4):
+        only = [group if i == j else np.zeros_like(group) for j, group in enumerate(groups)]
+        np.testing.assert_allclose(found[i], np.sum(pywt.waverec(only, "db2", axis=1) ** 2, axis=1), rtol=1e-12)
+
+
+def test_symmetric_mode_is_not_parseval_and_periodization_is() -> None:
+    x = noise(2000, 24, 1)
+    ratio = np.mean(parseval_ratio(WaveletTransform(24), WaveletTransform(24).decompose(x)))
+    assert 1.4 < ratio < 1.55
+    exact = WaveletTransform(24, "db2", "periodization", 3)
+    np.testing.assert_allclose(parseval_ratio(exact, exact.decompose(x)), 1.0, rtol=1e-12)
+
+
+def test_synthesis_drops_seven_of_31_directions() -> None:
+    transform = WaveletTransform(24)
+    assert np.linalg.matrix_rank(transform.synthesis_matrix) == 24
+    share = np.mean(dropped_share(transform, noise(20000, 31, 1)))
+    assert share == pytest.approx(7 / 31, rel=0.01)
+    null = np.linalg.svd(transform.synthesis_matrix)[2][24:]
+    np.testing.assert_allclose(dropped_share(transform, null[..., None]), 1.0, rtol=1e-12)
+
+
+def test_a_transformed_series_is_in_range_and_noise_is_not() -> None:
+    transform = WaveletTransform(24)
+    assert np.max(off_range(transform, transform.decompose(noise(10, 24, 2)))) < 1e-14
+    assert np.min(off_range(transform, noise(10, 31, 2))) > 0.1
+
+
+def test_zero_coefficients_have_no_share() -> None:
+    assert float(dropped_share(WaveletTransform(24), np.zeros((31, 1)))[0]) == 0.0
+
+
+LENGTHS = (9, 24, 17)
+
+
+@pytest.mark.filterwarnings("ignore:Level value")
+@pytest.mark.parametrize("mode", ["symmetric", "periodization", "smooth"])
+def test_equal_to_pywt_length_by_length(mode: str) -> None:
+    transform = RaggedWaveletTransform(LENGTHS, "db2", mode, 2)
+    lengths = np.array([24, 9, 17, 9])
+    x = np.random.default_rng(0).standard_normal((4, 24, 3))
+    x[1, 9:], x[2, 17:] = np.nan, 1e6  # what stands beyond the end does not matter
+    c = np.asarray(transform.decompose(x, lengths))
+    slices = transform.longest.level_slices
+    for own, series, n in zip(c, x, lengths, strict=True):
+        for part, group in zip(slices, pywt.wavedec(series[:n], "db2", mode=mode, level=2, axis=0), strict=True):
+            np.testing.assert_allclose(own[part][: len(group)], group, atol=1e-10)
+            np.testing.assert_array_equal(own[part][len(group) :], 0.0)
+    back = np.asarray(transform.reconstruct(c, lengths))
+    for own, series, n in zip(back, x, lengths, strict=True):
+        np.testing.assert_allclose(own[:n], series[:n], atol=1e-10)
+        np.testing.assert_array_equal(own[n:], 0.0)
+    np.testing.assert_array_equal(np.asarray(transform.mask(lengths)).sum(axis=1), [_size(n, mode) for n in lengths])
+
+
+def _size(length: int, mode: str) -> int:
+    return sum(len(group) for group in pywt.wavedec(np.zeros(length), "db2", mode=mode, level=2))
+
+
+def test_one_program_for_all_lengths() -> None:
+    transform = RaggedWaveletTransform(LENGTHS, level=2)
+    traces = []
+
+    @jax.jit
+    def run(x: jax.Array, lengths: jax.Array) -> jax.Array:
+        traces.append(1)
+        return transform.decompose(x, lengths)
+
+    for lengths in ([9, 17], [24, 24], [17, 9]):
+        run(np.ones((2, 24, 1)), np.array(lengths))
+    assert len(traces) == 1
+
+
+def test_bad_lengths_are_refused() -> None:
+    transform = RaggedWaveletTransform(LENGTHS, level=2)
+    with pytest.raises(UsageError, match="lengths: 10 is not one of the transform's 3 lengths"):
+        transform.decompose(np.ones((1, 24, 1)), [10])
+    with pytest.raises(UsageError, match=r"x: has shape \(1, 23, 1\)"):
+        transform.decompose(np.ones((1, 23, 1)), [9])
+    with pytest.raises(UsageError, match=r"lengths: \[9, 9\] are not different"):
+        RaggedWaveletTransform((9, 9))
+
+
+@pytest.mark.parametrize("mode", [mode for mode in BOUNDARY_MODES if mode != "periodization"])
+@pytest.mark.parametrize("length", [1, 2, 3, 8, 13])
+@pytest.mark.parametrize("pad", [1, 5, 40])
+def test_an_extension_is_pywts(mode: str, length: int, pad: int) -> None:
+    if length == 1 and mode in ("reflect", "antireflect", "smooth"):
+        pytest.skip("no slope to go by: reflections are refused, and pywt.pad and pywt.dwt differ on smooth")
+    x = np.random.default_rng(length).standard_normal(length)
+    found = extend(length, -pad, length + pad - 1, mode).matrix(length) @ x
+    np.testing.assert_allclose(found, pywt.pad(x, pad, mode), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("length", [4, 5])
+def test_periodization_repeats_an_odd_signals_last_sample(length: int) -> None:
+    x = np.arange(1.0, length + 1)
+    even = np.append(x, x[-1]) if length % 2 else x
+    found = extend(length, -6, 11, "periodization").matrix(length) @ x
+    np.testing.assert_array_equal(found, even[np.arange(-6, 12) % len(even)])
+
+
+@pytest.mark.parametrize("mode", ["reflect", "antireflect"])
+def test_a_single_sample_cannot_be_reflected(mode: str) -> None:
+    with pytest.raises(UsageError, match=f"mode: {mode} cannot extend a single sample"):
+        extend(1, -1, 1, mode)
+
+
+def test_unknown_mode_lists_the_nine() -> None:
+    with pytest.raises(UsageError, match="mode: unknown boundary mode 'mirror'; use one of zero"):
+        extend(4, 0, 3, "mirror")

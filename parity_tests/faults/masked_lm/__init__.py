@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from parity_tests.faults.masked_lm.attention import attention_mutants
+from parity_tests.faults.masked_lm.attention import attention_mutants, rotary_mutants
 from parity_tests.faults.masked_lm.examples import examples, random_tensors
-from parity_tests.faults.masked_lm.feed_forward import feed_forward_mutants
-from parity_tests.faults.masked_lm.network import network_mutants
-from parity_tests.faults.masked_lm.norms import norm_mutants
-from parity_tests.faults.masked_lm.numerics import numerics_mutants
-from parity_tests.faults.masked_lm.rotary import rotary_mutants
+from parity_tests.faults.masked_lm.layers import feed_forward_mutants, norm_mutants
+from parity_tests.faults.masked_lm.network import network_mutants, numerics_mutants
 from wdport.families.faults import FaultSet, Mutant
 from wdport.families.masked_lm.config import Config
 from wdport.families.masked_lm.family import FAMILY

@@ -1,4 +1,4 @@
-"""Known bugs of the network as a whole: embedding, layers, residual sums, head, and the precision of its weights."""
+"""Known bugs of the network as a whole: embedding, layers, residual sums, head, and the precision."""
 
 from __future__ import annotations
 
@@ -6,10 +6,15 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from unittest.mock import patch
 
+import jax
 import jax.numpy as jnp
 import numpy as np
+from jax import lax
+from keras import ops
 
-from parity_tests.faults.masked_lm.places import BLOCK, EMBEDDING, HEAD, NETWORK, without_bias
+from parity_tests.faults.changes import in_float32, rounded, without_bias
+from parity_tests.faults.masked_lm.attention import attending
+from parity_tests.faults.masked_lm.places import ATTENTION, BLOCK, EMBEDDING, HEAD, MLP, NETWORK, NORM, ROTARY
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
 from wdport.families.masked_lm.config import Config
 from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
@@ -38,8 +43,8 @@ def network_mutants(config: Config) -> list[Mutant]:
         Mutant("network: last layer left out", NETWORK, lambda _, model: attributes(model, depth=model.depth - 1),
                gate="0"),
         Mutant("network: mask not given to the layers", NETWORK, _hidden_without_mask, shares=True),
-        Mutant("network: bfloat16 weights", NETWORK, _rounded("bfloat16"), shares=True),
-        Mutant("network: float16 weights", NETWORK, _rounded("float16"), shares=True),
+        Mutant("network: bfloat16 weights", NETWORK, rounded("bfloat16"), shares=True),
+        Mutant("network: float16 weights", NETWORK, rounded("float16"), shares=True),
         Mutant("embedding: next token's", EMBEDDING, calling(_next_token)),
         Mutant("embedding: times the root of its width", EMBEDDING, calling(
             lambda s, ids: type(s).call(s, ids) * config.hidden_size**0.5), quick=True),
@@ -108,16 +113,6 @@ def _repeated(layer: KerasLayer, model: KerasModel) -> AbstractContextManager[ob
     return holding(*((into, array_of(source)) for into, source in pairs))
 
 
-def _rounded(dtype: str) -> Change:
-    kind = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}[dtype]
-
-    def change(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
-        arrays = ((variable, array_of(variable)) for variable in model.trainable_variables)
-        return holding(*((variable, array.astype(kind).astype(array.dtype)) for variable, array in arrays))
-
-    return change
-
-
 def _next_token(layer: KerasLayer, ids: KerasTensor) -> KerasTensor:
     return type(layer).call(layer, (ids + 1) % layer.input_dim)
 
@@ -143,3 +138,41 @@ def _tied(layer: KerasLayer, model: KerasModel) -> AbstractContextManager[object
 
 def _rolled(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     return holding((layer.kernel, np.roll(array_of(layer.kernel), -1, axis=1)))
+
+
+def numerics_mutants(config: Config) -> list[Mutant]:
+    """All of them; the only angle of a head of two features is the position, which bfloat16 holds exactly."""
+    dense = tuple(f"{place}/{part}" for place in MLP for part in ("gate", "up", "down"))
+    found = [
+        Mutant("products in TF32", dense, in_float32(calling(_tf32)), gate="B", quick=True),
+        Mutant("norm: root in bfloat16", NORM, in_float32(calling(_rough_root)), gate="B"),
+        Mutant("attention: logits in bfloat16", ATTENTION, in_float32(attending(hide=_rough_logits)), gate="B"),
+    ]
+    if config.width > 2:
+        found.append(Mutant("rotary: angles in bfloat16", ROTARY, in_float32(calling(_rough_angles)), gate="B"))
+    return found
+
+
+def _rough(x: KerasTensor) -> KerasTensor:
+    return ops.cast(ops.cast(x, "bfloat16"), "float32")
+
+
+def _tf32(layer: KerasLayer, x: KerasTensor, **_: object) -> KerasTensor:
+    """Operands rounded to ten mantissa bits, as in TF32 matrix units by default."""
+    x, kernel = (jax.lax.reduce_precision(part, 8, 10) for part in (x, jnp.asarray(layer.kernel.value)))
+    return x @ kernel if layer.bias is None else x @ kernel + layer.bias
+
+
+def _rough_root(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    root = lax.rsqrt(jnp.mean(jnp.square(x), axis=-1, keepdims=True) + layer.epsilon)
+    return x * _rough(root) * layer.scale
+
+
+def _rough_angles(layer: KerasLayer, positions: KerasTensor) -> tuple[KerasTensor, KerasTensor]:
+    angles = _rough(ops.cast(positions, "float32")[..., None] * layer.frequencies)
+    angles = jnp.concatenate([angles, angles], axis=-1)
+    return jnp.cos(angles), jnp.sin(angles)
+
+
+def _rough_logits(logits: KerasTensor, seen: KerasTensor) -> KerasTensor:
+    return jnp.where(seen[:, None, None], _rough(logits), np.finfo(logits.dtype).min)

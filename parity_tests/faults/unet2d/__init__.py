@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from parity_tests.faults.unet2d.attention import attention_mutants
-from parity_tests.faults.unet2d.convolutions import convolution_mutants
-from parity_tests.faults.unet2d.embeddings import class_mutants, time_mutants
+from parity_tests.faults.unet2d.attention import attention_mutants, numerics_mutants
 from parity_tests.faults.unet2d.examples import examples, random_tensors
-from parity_tests.faults.unet2d.network import network_mutants
-from parity_tests.faults.unet2d.norms import norm_mutants
-from parity_tests.faults.unet2d.numerics import numerics_mutants
-from parity_tests.faults.unet2d.residual import activation_mutants, residual_mutants
-from parity_tests.faults.unet2d.sizes import size_mutants
+from parity_tests.faults.unet2d.layers import convolution_mutants, norm_mutants
+from parity_tests.faults.unet2d.network import network_mutants, size_mutants
+from parity_tests.faults.unet2d.residual import activation_mutants, class_mutants, residual_mutants, time_mutants
 from wdport.families.faults import FaultSet, Mutant
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import FAMILY

@@ -1,4 +1,4 @@
-"""Known bugs of pixel attention: heads, scale, softmax, the order of pixels, the added input."""
+"""Known bugs of pixel attention: heads, scale, softmax, the order of pixels, the input added, the precision."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from contextlib import AbstractContextManager
 
 import jax
 import jax.numpy as jnp
-import numpy as np
+from keras import ops
 
-from parity_tests.faults.unet2d.places import attention
-from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
+from parity_tests.faults.changes import in_float32, swapped, transposed, without_bias
+from parity_tests.faults.unet2d.places import CONV, attention
+from wdport.families.faults import Mutant, attributes, calling, setting
 from wdport.families.unet2d.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
@@ -30,13 +31,13 @@ def attention_mutants(config: Config) -> list[Mutant]:
         Mutant("attention: pixels column by column", every, calling(_by(flat=_columns))),
         Mutant("attention: channels first reshaped for transposed", every, calling(_by(flat=_reshaped))),
         Mutant("attention: result read as channels first", every, calling(_by(mixed=True))),
-        Mutant("attention: query and key swapped", every, _swapped("query", "key"), shares=True),
-        Mutant("attention: key and value swapped", every, _swapped("key", "value"), shares=True),
+        Mutant("attention: query and key swapped", every, swapped("query", "key"), shares=True),
+        Mutant("attention: key and value swapped", every, swapped("key", "value"), shares=True),
     ]
-    found += [Mutant(f"attention: {part} bias dropped", _below(every, part), _without_bias)
+    found += [Mutant(f"attention: {part} bias dropped", _below(every, part), without_bias)
               for part in ("query", "key", "value", "out")]  # fmt: skip
     if square := attention(config, square=True):
-        found += [Mutant(f"attention: {part} weight not transposed", _below(square, part), _transposed)
+        found += [Mutant(f"attention: {part} weight not transposed", _below(square, part), transposed)
                   for part in ("query", "out")]  # fmt: skip
     if swappable := attention(config, swappable=True):
         found.append(Mutant("attention: width of a head taken for the number of heads", swappable, _mixed_up))
@@ -105,20 +106,25 @@ def _one_head(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object
     return attributes(layer, num_heads=1, head_width=layer.num_heads * layer.head_width)
 
 
-def _swapped(first: str, second: str) -> Change:
-    """Swap the weights of two layers."""
-
-    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-        a, b = getattr(layer, first), getattr(layer, second)
-        pairs = [(a.kernel, b.kernel), (a.bias, b.bias)]
-        return holding(*((into, array_of(source)) for pair in pairs for into, source in (pair, pair[::-1])))
-
-    return change
+def numerics_mutants(config: Config) -> list[Mutant]:
+    """All of them."""
+    found = [Mutant("convolutions in TF32", CONV, in_float32(calling(_tf32)), gate="B", quick=True)]
+    if places := attention(config):
+        found.append(Mutant("attention: softmax in bfloat16", places, in_float32(calling(_rough)), gate="B"))
+    return found
 
 
-def _transposed(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    return holding((layer.kernel, array_of(layer.kernel).T))
+def _tf32(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    """Operands rounded to ten mantissa bits, as in TF32 matrix units by default."""
+    x, kernel = (jax.lax.reduce_precision(part, 8, 10) for part in (x, jnp.asarray(layer.kernel.value)))
+    return ops.conv(x, kernel, padding="same") + layer.bias
 
 
-def _without_bias(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    return holding((layer.bias, np.zeros_like(array_of(layer.bias))))
+def _rough(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    pixels = jnp.reshape(x if layer.norm is None else layer.norm(x), (x.shape[0], -1, x.shape[-1]))
+    q, k, v = (layer._heads(projection(pixels)) for projection in (layer.query, layer.key, layer.value))
+    logits = jnp.einsum("bqhk,bshk->bhqs", q * layer.head_width**-0.5, k)
+    weights = ops.cast(ops.cast(jax.nn.softmax(logits, axis=-1), "bfloat16"), "float32")
+    read = jnp.einsum("bhqs,bshk->bqhk", weights, v)
+    made = layer.dropout(layer.out(jnp.reshape(read, (*pixels.shape[:2], layer.num_heads * layer.head_width))))
+    return (jnp.reshape(made, x.shape) + x) / layer.factor

@@ -1,4 +1,4 @@
-"""Known bugs of the network as a whole: skip connections, input and output, and the precision of its weights."""
+"""Known bugs of the network as a whole: skip connections, layers that halve and double an image, its weights."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 
+import jax
 import jax.numpy as jnp
 
-from parity_tests.faults.unet2d.places import NETWORK
-from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
+from parity_tests.faults.changes import rounded
+from parity_tests.faults.unet2d.places import NETWORK, steps
+from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.unet2d.config import Config, attends
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
@@ -26,8 +28,8 @@ def network_mutants(config: Config) -> list[Mutant]:
         Mutant("skips: first kept first", last, calling(_in_order)),
         Mutant(f"network: {word}", NETWORK, _centred),
         Mutant("network: last norm and activation swapped", NETWORK, _ends_swapped),
-        Mutant("network: bfloat16 weights", NETWORK, _rounded("bfloat16"), shares=True),
-        Mutant("network: float16 weights", NETWORK, _rounded("float16"), shares=True),
+        Mutant("network: bfloat16 weights", NETWORK, rounded("bfloat16"), shares=True),
+        Mutant("network: float16 weights", NETWORK, rounded("float16"), shares=True),
     ]
     if config.mid_block_type is not None:
         found.append(Mutant("middle: both blocks with the first's weights", ("mid",), _repeated, shares=True))
@@ -77,11 +79,59 @@ def _repeated(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object
     return holding(*((into, array_of(source)) for into, source in pairs))
 
 
-def _rounded(dtype: str) -> Change:
-    kind = {"bfloat16": jnp.bfloat16, "float16": jnp.float16}[dtype]
+EVEN = "where height and width are even, the last row and column of zeros are not read"
 
-    def change(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
-        arrays = ((variable, array_of(variable)) for variable in model.trainable_variables)
-        return holding(*((variable, array.astype(kind).astype(array.dtype)) for variable, array in arrays))
 
-    return change
+def size_mutants(config: Config) -> list[Mutant]:
+    """The mutants of the steps of this configuration. The library's convolution may pad itself: padding faults are then
+    seen there."""
+    found = []
+    if halves := steps(config, "down", "conv"):
+        if config.downsample_padding:
+            found.append(Mutant("halving: padded below and on the right alone", halves, setting(before=0), shares=True,
+                                quick=True))  # fmt: skip
+            found.append(Mutant("halving: padded above and on the left alone", halves, calling(_above),
+                                equivalent=EVEN))  # fmt: skip
+        else:
+            found.append(Mutant("halving: padded on all sides", halves, setting(before=1), shares=True, quick=True))
+    if means := steps(config, "down", "resnet"):
+        found.append(Mutant("halving: the largest of four pixels", means, _mean(_largest), shares=True))
+        found.append(Mutant("halving: every second pixel", means, _mean(lambda _, x: x[:, ::2, ::2]), shares=True))
+    doubles = steps(config, "up", "conv")
+    if doubles:
+        found.append(Mutant("doubling: after the convolution", doubles, calling(_after), quick=True))
+    doubles += tuple(f"{path}/upsample" for path in steps(config, "up", "resnet"))
+    if doubles:
+        found.append(Mutant("doubling: bilinear", doubles, calling(_bilinear), quick=True))
+        found.append(Mutant("doubling: the image tiled", doubles, calling(_tiled)))
+    return found
+
+
+def _mean(function: Callable[[KerasLayer, KerasTensor], KerasTensor]) -> Change:
+    """The block with another mean of four pixels, for its input and its hidden features."""
+    return lambda layer, model: calling(function)(layer.downsample.conv, model)
+
+
+def _above(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return layer.conv(jnp.pad(x, ((0, 0), (1, 0), (1, 0), (0, 0))))
+
+
+def _largest(_: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return jnp.maximum(*(jnp.maximum(x[:, at::2, ::2], x[:, at::2, 1::2]) for at in (0, 1)))
+
+
+def _convolved(layer: KerasLayer, larger: KerasTensor) -> KerasTensor:
+    return larger if layer.conv is None else layer.conv(larger)
+
+
+def _after(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return jnp.repeat(jnp.repeat(layer.conv(x), 2, axis=1), 2, axis=2)
+
+
+def _bilinear(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    batch, height, width, channels = x.shape
+    return _convolved(layer, jax.image.resize(x, (batch, 2 * height, 2 * width, channels), "bilinear"))
+
+
+def _tiled(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return _convolved(layer, jnp.tile(x, (1, 2, 2, 1)))

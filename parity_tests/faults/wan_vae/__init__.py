@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from parity_tests.faults.wan_vae.blocks import attention_mutants, residual_mutants, shortcut_mutants
+from parity_tests.faults.wan_vae.blocks import (
+    attention_mutants,
+    convolution_mutants,
+    norm_mutants,
+    residual_mutants,
+    shortcut_mutants,
+)
 from parity_tests.faults.wan_vae.chunks import run_chunk_faults
 from parity_tests.faults.wan_vae.examples import examples, random_tensors
-from parity_tests.faults.wan_vae.layers import convolution_mutants, norm_mutants
-from parity_tests.faults.wan_vae.network import network_mutants
-from parity_tests.faults.wan_vae.steps import step_mutants
+from parity_tests.faults.wan_vae.network import network_mutants, step_mutants
 from wdport.families.faults import Bounds, FaultGroup, FaultSet, Mutant
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.family import FAMILY

@@ -6,13 +6,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from parity_tests.faults.waveletdiff.attention import attention_mutants
-from parity_tests.faults.waveletdiff.blocks import mlp_mutants, norm_mutants
-from parity_tests.faults.waveletdiff.cross_level import cross_level_mutants
-from parity_tests.faults.waveletdiff.embeddings import position_mutants, scale_embedding_mutants, time_mutants
+from parity_tests.faults.waveletdiff.attention import attention_mutants, cross_level_mutants
+from parity_tests.faults.waveletdiff.blocks import mlp_mutants, norm_mutants, numerics_mutants
 from parity_tests.faults.waveletdiff.facts import FACTS
-from parity_tests.faults.waveletdiff.network import level_mutants, scale_mutants, state_mutants
-from parity_tests.faults.waveletdiff.numerics import numerics_mutants
+from parity_tests.faults.waveletdiff.network import (
+    level_mutants,
+    position_mutants,
+    scale_embedding_mutants,
+    scale_mutants,
+    state_mutants,
+    time_mutants,
+)
 from parity_tests.faults.waveletdiff.rewrites import rewrites
 from parity_tests.faults.waveletdiff.wavelets import WAVELET_FAULTS
 from wdport.families.faults import Bounds, FaultGroup, FaultSet, Mutant

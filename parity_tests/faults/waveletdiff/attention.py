@@ -1,14 +1,26 @@
-"""Known bugs of attention: projections, heads, scale, softmax, biases."""
+"""Known bugs of attention: projections, heads, scale, softmax, biases; and of that across levels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from unittest.mock import patch
 
+import numpy as np
 from keras import ops
 
+from parity_tests.faults.changes import swapped
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
-from wdport.families.waveletdiff.canary import ATTENTION, OUTPUT_BIAS, OUTPUT_TRANSPOSED, below, scaled_bias, transposed
+from wdport.families.waveletdiff.canary import (
+    ATTENTION,
+    CROSS_LEVEL,
+    MEAN_POOLING,
+    OUTPUT_BIAS,
+    OUTPUT_TRANSPOSED,
+    below,
+    scaled_bias,
+    transposed,
+)
 from wdport.families.waveletdiff.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
@@ -22,8 +34,8 @@ def attention_mutants(config: Config) -> list[Mutant]:
     found = [Mutant(f"{part} weight not transposed", below(part), transposed) for part in ("query", "key", "value")]
     found += [
         OUTPUT_TRANSPOSED,
-        Mutant("query and key swapped", ATTENTION, _swapped("query", "key"), shares=True),
-        Mutant("key and value swapped", ATTENTION, _swapped("key", "value"), shares=True),
+        Mutant("query and key swapped", ATTENTION, swapped("query", "key"), shares=True),
+        Mutant("key and value swapped", ATTENTION, swapped("key", "value"), shares=True),
         Mutant("value heads split as (head width, heads)", below("value"), _interleaved_heads),
         Mutant("heads merged without transposing", IN_BLOCKS, calling(_merged_wrongly)),
         Mutant("scale 1/sqrt(model width)", ATTENTION, _scaled(lambda layer: layer.out.kernel.shape[-1] ** -0.5)),
@@ -51,15 +63,6 @@ def _scaled(scale: Callable[[KerasLayer], float]) -> Change:
     return lambda layer, _: attributes(layer, scale=scale(layer))
 
 
-def _swapped(first: str, second: str) -> Change:
-    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-        a, b = getattr(layer, first), getattr(layer, second)
-        return holding((a.kernel, array_of(b.kernel)), (a.bias, array_of(b.bias)),
-                       (b.kernel, array_of(a.kernel)), (b.bias, array_of(a.bias)))  # fmt: skip
-
-    return change
-
-
 def _interleaved_heads(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
     kernel, bias = array_of(layer.kernel), array_of(layer.bias)
     width, heads, head = kernel.shape
@@ -85,3 +88,44 @@ def _merged_wrongly(layer: KerasLayer, query: KerasTensor, key: KerasTensor, val
     heads = ops.einsum("bhqs,bshk->bhqk", weights, layer.value(value))
     batch, count, length, width = heads.shape
     return layer.out(ops.reshape(heads, (batch, length, count, width)))
+
+
+def cross_level_mutants() -> list[Mutant]:
+    """All mutants of the cross-level block."""
+    whole, dropped = CROSS_LEVEL, calling(lambda layer, tokens, time, **_: list(tokens))
+    square = ("cross_level/projection_0", "cross_level/expander_0")  # the approximation's, as wide as this block
+    return [
+        Mutant("dense weight not transposed", square, transposed),
+        Mutant("pooling softmax over the last axis", ("cross_level/aggregator_?/softmax",), setting(axis=-1)),
+        MEAN_POOLING,
+        Mutant("level embeddings permuted", whole, _permuted_embeddings),
+        Mutant("a level attends to itself", whole, _with_itself),
+        Mutant("one attention for all levels", whole, _shared_attention, gate="0"),
+        Mutant("gate input in the other order", ("cross_level/gate_?",), calling(_gate_reversed)),
+        Mutant("SiLU for sigmoid", ("cross_level/gate_?/sigmoid",), setting(activation=ops.silu)),
+        Mutant("one minus the gate", ("cross_level/gate_?",), calling(_one_minus)),
+        Mutant("cross-level path dropped", whole, dropped, gate="0"),
+    ]
+
+
+def _permuted_embeddings(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    rows = array_of(layer.level_position_embeddings)
+    return holding((layer.level_position_embeddings, np.roll(rows, 1, axis=0)))
+
+
+def _with_itself(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    return attributes(layer, others=[tuple(range(len(layer.others)))] * len(layer.others))
+
+
+def _shared_attention(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    part = layer._part
+    return patch.object(layer, "_part", lambda name, level: part(name, 0 if name == "attention" else level))
+
+
+def _one_minus(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    return 1.0 - layer.sigmoid(layer.linear(x))
+
+
+def _gate_reversed(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    width = layer.linear.units
+    return layer.sigmoid(layer.linear(ops.concatenate([x[..., width:], x[..., :width]], axis=-1)))

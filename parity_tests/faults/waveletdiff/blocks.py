@@ -1,4 +1,4 @@
-"""Known bugs of the parts of a transformer block other than attention: norms, MLPs, residuals."""
+"""Known bugs of the other parts of a transformer block: norms, MLPs, residuals, and their precision."""
 
 from __future__ import annotations
 
@@ -6,18 +6,23 @@ from contextlib import AbstractContextManager
 
 from keras import ops
 
+from parity_tests.faults.waveletdiff.attention import weights_of
 from wdport.families.faults import Mutant, array_of, calling, holding, setting
 from wdport.families.waveletdiff.canary import (
     ADAPTIVE,
+    ATTENTION,
     DENSE,
+    FLOAT32_ANGLES,
     GELU,
     GELU_BY_TANH,
     HALVES_SWAPPED,
     NORM,
     NORM_EPSILON,
     NORM_SINGLE,
+    TF32,
     activation,
     adaptive_halves,
+    in_float32,
     scaled_bias,
 )
 from wdport.model import KerasLayer, KerasModel, KerasTensor
@@ -83,3 +88,17 @@ def _normed_residual(layer: KerasLayer, tokens: KerasTensor, time: KerasTensor) 
     tokens = tokens + layer.dropout(layer.attention(a, a, a))
     m = layer.norm2(tokens, time)
     return m + layer.mlp(m)
+
+
+def numerics_mutants() -> list[Mutant]:
+    """All mutants of numerics."""
+    return [
+        TF32,
+        Mutant("softmax in bfloat16", ATTENTION, in_float32(calling(_rough_softmax)), gate="B"),
+        FLOAT32_ANGLES,
+    ]
+
+
+def _rough_softmax(layer: KerasLayer, query: KerasTensor, key: KerasTensor, value: KerasTensor) -> KerasTensor:
+    weights = ops.cast(ops.cast(weights_of(layer, query, key), "bfloat16"), "float32")
+    return layer.out(ops.einsum("bhqs,bshk->bqhk", layer.dropout(weights), layer.value(value)))

@@ -1,4 +1,4 @@
-"""Known bugs of the network as a whole: the routing of coefficients, and its state."""
+"""Known bugs of the network as a whole, its routing and state, and of its sinusoids: times and positions."""
 
 from __future__ import annotations
 
@@ -6,14 +6,29 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from itertools import pairwise
 
+import jax.numpy as jnp
 import keras
 import numpy as np
 from keras import ops
 
-from wdport.families.faults import Change, Mutant, array_of, calling, holding
-from wdport.families.waveletdiff.canary import BFLOAT16_WEIGHTS, LEVELS_SWAPPED, NETWORK, TOO_SHALLOW, network, rounded
+from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
+from wdport.families.waveletdiff.canary import (
+    BFLOAT16_WEIGHTS,
+    LEVELS_SWAPPED,
+    NETWORK,
+    POSITION,
+    POSITIONS_OFF,
+    TIME,
+    TIME_UNSCALED,
+    TOO_SHALLOW,
+    embedded,
+    network,
+    position_table,
+    rounded,
+)
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.layers import SCALE_GAIN
+from wdport.families.waveletdiff.variables import STEPS_PER_TIME
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 CLIP = 30.0
@@ -85,3 +100,53 @@ def _repeated_block(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[
 def _mask(x: KerasTensor) -> KerasTensor:
     keep = np.random.default_rng(0).random(tuple(x.shape)) < 0.9
     return ops.cast(keep, keras.backend.standardize_dtype(x.dtype))
+
+
+def time_mutants() -> list[Mutant]:
+    """The mutants of the time embedding."""
+    site = TIME
+    return [
+        Mutant("time off by one", site, calling(lambda layer, t: embedded(layer, t * STEPS_PER_TIME + 1.0))),
+        TIME_UNSCALED,
+        Mutant("frequencies divided by half", site, _frequencies),
+        Mutant("cosines before sines", site, calling(lambda layer, t: embedded(layer, t * STEPS_PER_TIME, _cosines))),
+        Mutant("sines and cosines interleaved", site,
+               calling(lambda layer, t: embedded(layer, t * STEPS_PER_TIME, _alternating))),
+    ]  # fmt: skip
+
+
+def scale_embedding_mutants() -> list[Mutant]:
+    """The mutants of the scale embedding."""
+    site = ("scale_embedding",)
+    return [
+        Mutant("scale's cosines before sines", site, calling(lambda layer, s: embedded(layer, s, _cosines))),
+        Mutant("scale embedded as a time", site, calling(lambda layer, s: embedded(layer, s * STEPS_PER_TIME))),
+    ]
+
+
+def position_mutants() -> list[Mutant]:
+    """The mutants of the position tables."""
+
+    site = POSITION
+    return [
+        Mutant("position sines and cosines concatenated", site,
+               position_table(lambda t: np.concatenate([t[:, 0::2], t[:, 1::2]], axis=1))),
+        Mutant("position sines and cosines swapped", site,
+               position_table(lambda t: np.stack([t[:, 1::2], t[:, 0::2]], axis=2).reshape(t.shape))),
+        POSITIONS_OFF,
+        Mutant("position table missing", site, position_table(np.zeros_like)),
+    ]  # fmt: skip
+
+
+def _cosines(angle: KerasTensor) -> KerasTensor:
+    return jnp.concatenate([jnp.cos(angle), jnp.sin(angle)], axis=-1)
+
+
+def _alternating(angle: KerasTensor) -> KerasTensor:
+    return jnp.stack([jnp.sin(angle), jnp.cos(angle)], axis=-1).reshape(angle.shape[0], -1)
+
+
+def _frequencies(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+    half = len(layer.frequencies)
+    made = np.exp(-np.arange(half) * np.log(10000.0) / half)
+    return attributes(layer, frequencies=made.astype(layer.frequencies.dtype))

@@ -3,8 +3,6 @@
 import torch
 from torch import nn
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Branch(nn.Module):
     def __init__(self) -> None:
@@ -27,8 +25,4 @@ class Branches(nn.Module):
         return self.out(torch.relu(self.alpha(x) + self.beta(x)))
 
 
-def build() -> nn.Module:
-    return Branches()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Branches

@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class ConvolutionBatchNorm(nn.Module):
     def __init__(self, channels: int, filters: int, size: int, dilation: int = 1) -> None:
@@ -36,8 +34,4 @@ class Attacut(nn.Module):
         return self.linear2(F.relu(self.linear1(x))).squeeze(-1)
 
 
-def build() -> nn.Module:
-    return Attacut()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Attacut

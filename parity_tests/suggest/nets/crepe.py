@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 EPS = 0.0010000000474974513
 
 
@@ -35,8 +33,4 @@ class Crepe(nn.Module):
         return torch.sigmoid(self.classifier(x.permute(0, 2, 1, 3).reshape(-1, 32)))
 
 
-def build() -> nn.Module:
-    return Crepe()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Crepe

@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 WIDTH, HEADS, HIDDEN = 16, 2, 24
 
 
@@ -66,8 +64,4 @@ class Translator(nn.Module):
         return self.head(self.decoder_norm(x))
 
 
-def build() -> nn.Module:
-    return Translator()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Translator

@@ -3,8 +3,6 @@
 import torch
 from torch import nn
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Classifier(nn.Module):
     def __init__(self) -> None:
@@ -20,8 +18,4 @@ class Classifier(nn.Module):
         return torch.log_softmax(self.classifier(self.features(x)), -1)
 
 
-def build() -> nn.Module:
-    return Classifier()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Classifier

@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 WIDTH, HEADS = 12, 3
 
 
@@ -42,8 +40,4 @@ class Fused(nn.Module):
         return self.out(x)
 
 
-def build() -> nn.Module:
-    return Fused()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Fused

@@ -8,14 +8,13 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from parity_tests.suggest.names import meaningless, misleading
 from wdport.conversion.prepare import Settings, prepare
 from wdport.families.roles import Family
 from wdport.mapping.table import Table
@@ -67,31 +66,26 @@ def known(name: str) -> tuple[dict[str, tuple[int, ...]], frozenset[str]]:
     return {each: tuple(told.shape) for each, told in constants.items()}, found.family.features(found.config)
 
 
-def _torch(name: str) -> Callable[[], nn.Module]:
-    def build() -> nn.Module:
-        found, dtype = opened(name), str(torch.get_default_dtype()).removeprefix("torch.")
-        return found.family.build_reference(found.config, found.tensors, dtype)
+def __getattr__(attribute: str) -> Callable[[], Any]:
+    """``NAME_torch`` builds the reference of the pair of this name, ``NAME_keras`` its port."""
+    pair, _, side = attribute.rpartition("_")
+    if side not in ("torch", "keras"):
+        raise AttributeError(attribute)
+    from parity_tests.suggest.corpus import PAIRS
 
-    return build
-
-
-def _keras(name: str) -> Callable[[], Any]:
-    def build() -> Any:
-        from wdport.keras_runtime import layers_by_path
-
-        model = opened(name).family.build(opened(name).config)
-        for layer in layers_by_path(model).values():
-            layer.built = layer.built or not layer.weights  # constants alone: nothing is left to build
-        return model
-
-    return build
+    found = opened(PAIRS[pair].golden)
+    return partial(_torch if side == "torch" else _keras, found)
 
 
-etth1_torch, etth1_keras = _torch("etth1-seq24-db2.ckpt"), _keras("etth1-seq24-db2.ckpt")
-stocks_torch, stocks_keras = _torch("stocks-seq64-db4.pt"), _keras("stocks-seq64-db4.pt")
-exchange_torch, exchange_keras = _torch("exchange-seq24-qknorm.ckpt"), _keras("exchange-seq24-qknorm.ckpt")
-ts2vec_torch, ts2vec_keras = _torch("ts2vec-stocks.pt"), _keras("ts2vec-stocks.pt")
-etth1_torch_misleading, etth1_torch_meaningless = misleading(etth1_torch), meaningless(etth1_torch)
-stocks_torch_misleading, stocks_torch_meaningless = misleading(stocks_torch), meaningless(stocks_torch)
-exchange_torch_misleading, exchange_torch_meaningless = misleading(exchange_torch), meaningless(exchange_torch)
-ts2vec_torch_misleading, ts2vec_torch_meaningless = misleading(ts2vec_torch), meaningless(ts2vec_torch)
+def _torch(found: Opened) -> nn.Module:
+    dtype = str(torch.get_default_dtype()).removeprefix("torch.")
+    return found.family.build_reference(found.config, found.tensors, dtype)
+
+
+def _keras(found: Opened) -> Any:
+    from wdport.keras_runtime import layers_by_path
+
+    model = found.family.build(found.config)
+    for layer in layers_by_path(model).values():
+        layer.built = layer.built or not layer.weights  # constants alone: nothing is left to build
+    return model

@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 WIDTH, HEADS, LENGTH = 12, 3, 8
 
 
@@ -65,8 +63,4 @@ class Gpt(nn.Module):
         return self.lm_head(self.ln_f(x))
 
 
-def build() -> nn.Module:
-    return Gpt()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Gpt

@@ -3,8 +3,6 @@
 import torch
 from torch import nn
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Squeeze(nn.Module):
     def __init__(self, width: int) -> None:
@@ -48,8 +46,4 @@ class MobileNet(nn.Module):
         return self.head(x.mean((2, 3)))
 
 
-def build() -> nn.Module:
-    return MobileNet()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = MobileNet

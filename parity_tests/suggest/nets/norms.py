@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Norms(nn.Module):
     def __init__(self) -> None:
@@ -33,8 +31,4 @@ class Norms(nn.Module):
         return self.plain(self.fc3(x))
 
 
-def build() -> nn.Module:
-    return Norms()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Norms

@@ -2,8 +2,6 @@
 
 from torch import nn
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class ONet(nn.Module):
     def __init__(self) -> None:
@@ -25,8 +23,4 @@ class ONet(nn.Module):
         return self.dense6_2(x), self.dense6_3(x), self.softmax6_1(self.dense6_1(x))
 
 
-def build() -> nn.Module:
-    return ONet()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = ONet

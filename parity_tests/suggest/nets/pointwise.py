@@ -3,8 +3,6 @@
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Mixer(nn.Module):
     def __init__(self) -> None:
@@ -32,8 +30,4 @@ class Pointwise(nn.Module):
         return self.out(x.transpose(1, 2)).amax(-1)
 
 
-def build() -> nn.Module:
-    return Pointwise()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Pointwise

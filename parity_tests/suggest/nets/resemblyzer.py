@@ -3,8 +3,6 @@
 import torch
 from torch import nn
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class VoiceEncoder(nn.Module):
     def __init__(self) -> None:
@@ -21,8 +19,4 @@ class VoiceEncoder(nn.Module):
         return raw / torch.norm(raw, dim=1, keepdim=True)
 
 
-def build() -> nn.Module:
-    return VoiceEncoder()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = VoiceEncoder

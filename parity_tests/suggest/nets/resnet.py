@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Block(nn.Module):
     def __init__(self, before: int, width: int, stride: int) -> None:
@@ -42,8 +40,4 @@ class ResNet(nn.Module):
         return self.fc(torch.flatten(F.adaptive_avg_pool2d(x, 1), 1))
 
 
-def build() -> nn.Module:
-    return ResNet()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = ResNet

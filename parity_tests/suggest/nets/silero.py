@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Silero(nn.Module):
     def __init__(self) -> None:
@@ -29,8 +27,4 @@ class Silero(nn.Module):
         return x.squeeze(1).mean(1, keepdim=True), torch.stack([h, c])
 
 
-def build() -> nn.Module:
-    return Silero()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Silero

@@ -3,8 +3,6 @@
 import torch
 from torch import nn
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Speech(nn.Module):
     def __init__(self) -> None:
@@ -25,8 +23,4 @@ class Speech(nn.Module):
         return self.out(torch.cat([h, x[-1]], 1))
 
 
-def build() -> nn.Module:
-    return Speech()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Speech

@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 WIDTH, HEADS = 16, 4
 
 
@@ -57,8 +55,4 @@ class Square(nn.Module):
         return self.head(self.norm(x))
 
 
-def build() -> nn.Module:
-    return Square()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Square

@@ -2,8 +2,6 @@
 
 from torch import nn
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Stack(nn.Module):
     def __init__(self) -> None:
@@ -17,8 +15,4 @@ class Stack(nn.Module):
         return self.outward(self.encoder(self.inward(x)))
 
 
-def build() -> nn.Module:
-    return Stack()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Stack

@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Residual(nn.Module):
     def __init__(self) -> None:
@@ -39,8 +37,4 @@ class Style(nn.Module):
         return torch.tanh(self.image(x))
 
 
-def build() -> nn.Module:
-    return Style()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Style

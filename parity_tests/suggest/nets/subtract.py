@@ -1,34 +1,14 @@
 """Two branches of one shape that are subtracted: which is which matters."""
 
 import torch
-from torch import nn
 
-from parity_tests.suggest.names import meaningless, misleading
-
-
-class Branch(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Linear(6, 10), nn.Linear(10, 6)
-
-    def forward(self, x):
-        return self.second(torch.tanh(self.first(x)))
+from .add import Branches
 
 
-class Branches(nn.Module):
-    def __init__(self) -> None:
-        super().__init__()
-        self.alpha, self.beta = Branch(), Branch()
-        self.norm = nn.LayerNorm(6)
-        self.out = nn.Linear(6, 6)
-
+class Difference(Branches):
     def forward(self, x):
         x = self.norm(x)
         return self.out(torch.relu(self.alpha(x) - self.beta(x)))
 
 
-def build() -> nn.Module:
-    return Branches()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Difference

@@ -2,8 +2,6 @@
 
 from torch import nn
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Tagger(nn.Module):
     def __init__(self) -> None:
@@ -18,8 +16,4 @@ class Tagger(nn.Module):
         return self.tags(nn.functional.gelu(self.hidden(self.norm(x)), approximate="tanh"))
 
 
-def build() -> nn.Module:
-    return Tagger()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Tagger

@@ -3,8 +3,6 @@
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Tower(nn.Module):
     def __init__(self) -> None:
@@ -25,8 +23,4 @@ class Tower(nn.Module):
         return (a, b), self.similar(a, b)
 
 
-def build() -> nn.Module:
-    return Tower()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Tower

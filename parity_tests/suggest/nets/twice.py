@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Encoder(nn.Module):
     def __init__(self) -> None:
@@ -31,8 +29,4 @@ class Siamese(nn.Module):
         return self.score(x)
 
 
-def build() -> nn.Module:
-    return Siamese()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Siamese

@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Double(nn.Module):
     def __init__(self, before: int, width: int) -> None:
@@ -43,8 +41,4 @@ class UNet(nn.Module):
         return self.outc(self.dec1(torch.cat([a, x], 1)))
 
 
-def build() -> nn.Module:
-    return UNet()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = UNet

@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Vae(nn.Module):
     def __init__(self) -> None:
@@ -24,8 +22,4 @@ class Vae(nn.Module):
         return {"mean": mean, "logvar": logvar, "image": torch.sigmoid(self.up2(x))}
 
 
-def build() -> nn.Module:
-    return Vae()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Vae

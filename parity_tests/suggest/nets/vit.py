@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 WIDTH = 16
 
 
@@ -42,8 +40,4 @@ class ViT(nn.Module):
         return self.head(self.norm(x)[:, 0]) * self.logit_scale
 
 
-def build() -> nn.Module:
-    return ViT()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = ViT

@@ -7,8 +7,6 @@ from torch import nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrizations
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 def old(module: nn.Module) -> nn.Module:
     with warnings.catch_warnings():
@@ -44,8 +42,4 @@ class Vocoder(nn.Module):
         return torch.tanh(self.conv_post(F.leaky_relu(x).transpose(1, 2)))
 
 
-def build() -> nn.Module:
-    return Vocoder()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Vocoder

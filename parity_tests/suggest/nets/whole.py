@@ -4,8 +4,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from parity_tests.suggest.names import meaningless, misleading
-
 
 class Whole(nn.Module):
     def __init__(self) -> None:
@@ -28,8 +26,4 @@ class Whole(nn.Module):
         return self.out(h)
 
 
-def build() -> nn.Module:
-    return Whole()
-
-
-build_misleading, build_meaningless = misleading(build), meaningless(build)
+build = Whole

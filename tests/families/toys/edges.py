@@ -178,15 +178,19 @@ def padded() -> nn.Module:
     return Recurrent(PADDING)
 
 
-class Chosen(layers.Layer):
-    """A layer that is correct, or wrong in the way that ``how`` names."""
+class How:
+    """What is correct, or wrong in the way that ``how`` names."""
 
     def __init__(self, how: str = "", **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.how = how
 
     def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "how": self.how}
+        return {**super().get_config(), "how": self.how}  # type: ignore[misc]
+
+
+class Chosen(How, layers.Layer):
+    pass
 
 
 @keras.saving.register_keras_serializable("edges")
@@ -278,62 +282,41 @@ def pooled(how: str = "") -> Any:
 
 
 @keras.saving.register_keras_serializable("edges")
-class Places(layers.Layer):
-    """Position ids; ``most`` clips them."""
-
-    def __init__(self, most: int = TABLE, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.most = most
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "most": self.most}
+class Places(Chosen):
+    """Position ids, by ``how`` clipped at the usual length."""
 
     def call(self, ids: Any) -> Any:
-        return ops.minimum(ops.arange(ids.shape[1]), self.most - 1)
+        return ops.minimum(ops.arange(ids.shape[1]), (LENGTH if self.how == "clipped" else TABLE) - 1)
 
 
 @keras.saving.register_keras_serializable("edges")
-class Turned(layers.Layer):
-    """Multiplies by the cosine of the position's angle; ``held`` is the dtype of positions."""
-
-    def __init__(self, held: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.held = held
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "held": self.held}
+class Turned(Chosen):
+    """Multiplies by the cosine of the position's angle; by ``how``, positions are rounded."""
 
     def call(self, x: Any) -> Any:
         places = ops.arange(x.shape[1], dtype="int32")
-        places = ops.cast(ops.cast(places, self.held or x.dtype), x.dtype)
+        places = ops.cast(ops.cast(places, "bfloat16" if self.how == "rounded" else x.dtype), x.dtype)
         return x * ops.cos(places[:, None] * ops.cast(0.1, x.dtype))
 
 
-def placed(most: int = TABLE, held: str = "") -> Any:
+def placed(how: str = "") -> Any:
     ids = keras.Input((None,), dtype="int32")
-    x = Turned(held, name="turned")(layers.Embedding(WORDS, WIDTH, name="embed")(ids))
-    x = x + layers.Embedding(TABLE, WIDTH, name="position")(Places(most, name="places")(ids))
+    x = Turned(how, name="turned")(layers.Embedding(WORDS, WIDTH, name="embed")(ids))
+    x = x + layers.Embedding(TABLE, WIDTH, name="position")(Places(how, name="places")(ids))
     return keras.Model(ids, layers.Dense(2, name="head")(x))
 
 
 @keras.saving.register_keras_serializable("edges")
-class Visible(layers.Layer):
+class Visible(Chosen):
     """1 for steps without a missing value, or, by ``how``, with one that is not missing, or for all."""
 
-    def __init__(self, how: str = "any", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.how = how
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "how": self.how}
-
     def call(self, x: Any) -> Any:
-        missing = {"any": ops.any, "all": ops.all}.get(self.how)
+        missing = {"": ops.any, "all": ops.all}.get(self.how)
         gone = missing(ops.isnan(x), -1, keepdims=True) if missing else ops.zeros_like(x[..., :1], dtype="bool")
         return ops.where(gone | ops.isnan(x), ops.zeros_like(x), x), ops.cast(~gone, x.dtype)
 
 
-def gappy(how: str = "any") -> Any:
+def gappy(how: str = "") -> Any:
     x = keras.Input((LENGTH, 3))
     values, there = Visible(how, name="visible")(x)
     made = layers.Dense(2, name="head")(ops.tanh(layers.Dense(WIDTH, name="first")(values) * there))
@@ -341,16 +324,12 @@ def gappy(how: str = "any") -> Any:
 
 
 @keras.saving.register_keras_serializable("edges")
-class Network(keras.Model):
+class Network(How, keras.Model):
     """The vectors' network; ``how`` says what it does where ``training`` is not given."""
 
     def __init__(self, how: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.how = how
+        super().__init__(how, **kwargs)
         self.first, self.norm, self.head = layers.Dense(WIDTH), layers.BatchNormalization(epsilon=1e-5), layers.Dense(2)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "how": self.how}
 
     def call(self, x: Any, training: Any = None) -> Any:
         if training is None and self.how == "trains":
@@ -359,15 +338,12 @@ class Network(keras.Model):
 
 
 @keras.saving.register_keras_serializable("edges")
-class Chunks(keras.Model):
+class Chunks(How, keras.Model):
     """The same in chunks; ``how`` says that those from the third on are taken twice as large."""
 
     def __init__(self, how: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.how, self.first, self.head = how, layers.Dense(WIDTH), layers.Dense(2)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "how": self.how}
+        super().__init__(how, **kwargs)
+        self.first, self.head = layers.Dense(WIDTH), layers.Dense(2)
 
     def call(self, x: Any) -> Any:
         total = 0.0
@@ -407,20 +383,11 @@ class Kept(Chosen):
 
 
 @keras.saving.register_keras_serializable("edges")
-class Norm(layers.LayerNormalization):
-    """A layer norm; ``fast`` takes the variance as a difference of squares."""
-
-    def __init__(self, fast: bool = False, **kwargs: Any) -> None:
-        super().__init__(epsilon=1e-5, **kwargs)
-        self.fast = fast
-
-    def get_config(self) -> dict[str, Any]:
-        told = super().get_config()
-        del told["epsilon"]
-        return {**told, "fast": self.fast}
+class Norm(How, layers.LayerNormalization):
+    """A layer norm; by ``how``, the variance is a difference of squares."""
 
     def call(self, x: Any) -> Any:
-        if not self.fast:
+        if self.how != "fast":
             return super().call(x)
         mean, square = ops.mean(x, -1, keepdims=True), ops.mean(x * x, -1, keepdims=True)
         return (x - mean) / ops.sqrt(ops.maximum(square - mean * mean, 0.0) + self.epsilon) * self.gamma + self.beta
@@ -429,7 +396,7 @@ class Norm(layers.LayerNormalization):
 def steps(how: str = "") -> Any:
     x = keras.Input((None, 12))
     kept = Kept(how, name="kept")(x)
-    made = ops.tanh(layers.Dense(WIDTH, name="first")(Norm(how == "fast", name="norm")(kept)))
+    made = ops.tanh(layers.Dense(WIDTH, name="first")(Norm(how, epsilon=1e-5, name="norm")(kept)))
     made = layers.Dense(2, name="head")(Pairs(how, name="pairs")(made))
     return keras.Model(x, made + ops.mean(kept, (1, 2))[:, None])
 
@@ -469,15 +436,12 @@ def marked(how: str = "") -> Any:
 
 
 @keras.saving.register_keras_serializable("edges")
-class Crossing(keras.Model):
+class Crossing(How, keras.Model):
     """The same; by ``how``, with the number of steps of the other series."""
 
     def __init__(self, how: str = "", **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.how, self.first, self.head = how, layers.Dense(WIDTH), layers.Dense(2)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "how": self.how}
+        super().__init__(how, **kwargs)
+        self.first, self.head = layers.Dense(WIDTH), layers.Dense(2)
 
     def call(self, x: Any, y: Any) -> Any:
         if self.how == "joined":
@@ -496,10 +460,10 @@ pad_row = port(recurrent, zeroed=True)
 last_id = port(recurrent, how="clipped")
 length = port(pooled, how="length")
 empty = port(pooled, how="empty")
-clipped = port(placed, most=LENGTH)
-bfloat16 = port(placed, held="bfloat16")
+clipped = port(placed, how="clipped")
+bfloat16 = port(placed, how="rounded")
 every_feature = port(gappy, how="all")
-no_step = port(gappy, how="")
+no_step = port(gappy, how="none")
 network = port(Network)
 trains = port(Network, how="trains")
 chunked = port(Chunks)

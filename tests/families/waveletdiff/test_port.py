@@ -101,15 +101,6 @@ def test_without_a_scale_the_scale_embedding_does_nothing() -> None:
     assert not np.allclose(plain, call(model, (*values, scale)))
 
 
-@pytest.mark.full
-def test_predict_and_call_agree() -> None:
-    model = WaveletDiff(SMALL)
-    values = tuple(value.astype(np.float32) for value in inputs(SMALL))
-    predicted = model.predict(values, verbose=0)
-    assert predicted.shape == (4, 31, 3)
-    assert np.allclose(predicted, call(model, values), rtol=1e-5, atol=1e-6)
-
-
 def test_bfloat16_policy_keeps_time_and_schedule_wide() -> None:
     single, half = WaveletDiff(TINY), WaveletDiff(TINY, dtype="mixed_bfloat16")
     half.set_weights(single.get_weights())

@@ -1,17 +1,19 @@
-"""Known bugs of group norms: epsilon, groups, statistics, scale and shift."""
+"""Known bugs of group norms, and of convolutions that keep the image's size."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from parity_tests.faults.unet2d.places import NORM
+from parity_tests.faults.changes import without_bias
+from parity_tests.faults.unet2d.places import CONV, NORM
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.unet2d.config import Config
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
 
 KERAS_EPSILON = 1e-3
 """That of Keras's own norms."""
@@ -90,3 +92,28 @@ def _outside(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     grouped = _grouped(layer, x)
     centred = grouped - _mean(grouped)
     return _scaled(layer, centred / (jnp.sqrt(_mean(jnp.square(centred))) + layer.epsilon), x.shape)
+
+
+def convolution_mutants() -> list[Mutant]:
+    """The mutants of every convolution; kernels are (H, W, in, out)."""
+    square = ("*/conv2",)  # as many channels in as out
+    return [
+        Mutant("convolution: kernel flipped", CONV, _kernel(lambda k: k[::-1, ::-1]), quick=True),
+        Mutant("convolution: kernel's height and width swapped", CONV, _kernel(lambda k: np.swapaxes(k, 0, 1))),
+        Mutant("convolution: kernel's channels swapped", square, _kernel(lambda k: np.swapaxes(k, 2, 3))),
+        Mutant("convolution: bias dropped", CONV, without_bias),
+        Mutant("convolution: edges repeated for zeros", square, calling(_repeated)),
+    ]
+
+
+def _kernel(function: Callable[[Array], Array]) -> Change:
+    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
+        return holding((layer.kernel, function(array_of(layer.kernel))))
+
+    return change
+
+
+def _repeated(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
+    """Padding by the nearest pixel: the image is extended, and the output cropped."""
+    larger = jnp.pad(x, ((0, 0), (1, 1), (1, 1), (0, 0)), mode="edge")
+    return type(layer).call(layer, larger)[:, 1:-1, 1:-1]
