@@ -26,8 +26,8 @@ def test_a_mutant_is_two_numbers() -> None:
     assert sum(data != SEEDS[origin] for origin, data in made) >= 45
 
 
-SLOW = ("configuration", "keras", "weights.h5", "converted safetensors", "converted npz", "recording", "optimizer", "optimizer file",
-        "exported", "exported, loader")  # fmt: skip
+SLOW = ("configuration", "keras", "weights.h5", "converted safetensors", "converted npz", "recording", "optimizer",
+        "optimizer file", "exported", "exported, loader")  # fmt: skip
 """Readers that build or convert a model for every mutant, or whose good files take long to make: `make fuzz` alone."""
 
 
