@@ -26,7 +26,8 @@ OUTPUTS: dict[str, tuple[list[str], str]] = {
     "verify --baseline": (["verify", "a.ckpt", "a.keras", "--update-baseline"], "x"),
     "selftest --json": (["selftest"], "x"),
 }
-LEADS_TO = ["other", "nowhere/other", "missing", "itself", "folder"]
+LINKS = [*((verb, "other") for verb in OUTPUTS),
+         *(("convert -o", leads_to) for leads_to in ("nowhere/other", "missing", "itself", "folder"))]  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -38,8 +39,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("verb", OUTPUTS)
-@pytest.mark.parametrize("leads_to", LEADS_TO)
+@pytest.mark.parametrize(("verb", "leads_to"), LINKS)
 def test_a_symbolic_link_is_refused(
     made: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], verb: str, leads_to: str
 ) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import random
 import struct
 import time
 import tracemalloc
@@ -18,6 +17,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from tests.fuzz.mutators import mutant
 from wdport.compare.calls import Case
 from wdport.errors import InputError, MachineError
 from wdport.parity.recording import Replay, open_recording
@@ -127,35 +127,11 @@ def test_one_that_does_not_repeat_itself_says_so(tmp_path: Path) -> None:
         assert not Replay(recording).evaluating
 
 
-def mutant(raw: bytes, seed: int) -> bytes:
-    """One random change of the bytes."""
-    pick = random.Random(seed)
-    at, other = pick.randrange(len(raw)), pick.randrange(len(raw))
-    size = pick.choice((1, 2, 4, 8, 64, 1000))
-    kind = pick.randrange(8)
-    if kind == 0:
-        return raw[:at] + bytes([raw[at] ^ 1 << pick.randrange(8)]) + raw[at + 1 :]
-    if kind == 1:
-        return raw[:at] + pick.randbytes(size) + raw[at + size :]
-    if kind == 2:
-        return raw[:at] + raw[at + size :]
-    if kind == 3:
-        return raw[:at] + pick.randbytes(size) + raw[at:]
-    if kind == 4:
-        return raw[:at] + raw[other : other + size] + raw[at + size :]
-    if kind == 5:
-        return raw[:at]
-    if kind == 6:
-        number = struct.pack("<Q", pick.choice((0, 1, 0xFFFF, 0xFFFFFFFF, 0xFFFFFFFFFFFFFFFF, len(raw))))
-        return raw[:at] + number[: pick.choice((2, 4, 8))] + raw[at + 8 :]
-    return raw + pick.randbytes(size)
-
-
 def test_a_change_is_an_error_or_makes_no_difference(sound: Path, tmp_path: Path) -> None:
     """The same as when sound, or an InputError; what makes no difference is the date of a member and the like."""
     raw, seen, same = sound.read_bytes(), everything(sound), 0
     for seed in range(MUTANTS):
-        (tmp_path / "mutant.npz").write_bytes(mutant(raw, seed))
+        (tmp_path / "mutant.npz").write_bytes(mutant([raw], 0, seed)[1])
         started = time.process_time()
         try:
             assert everything(tmp_path / "mutant.npz") == seen, f"mutant {seed} is read as another recording"

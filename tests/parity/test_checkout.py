@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from parity_tests.faults import FAMILIES, fault_set
+from tests.command import Cli
 from tests.parity.test_selftest_result import KILLED
-from wdport.cli.main import main
 from wdport.parity.selftest import checkout, run
 from wdport.parity.training_faults import CANARY_FAULTS
 
@@ -39,25 +39,16 @@ def test_a_checkout_has_all_faults() -> None:
     assert every.FAMILIES == FAMILIES
 
 
-def test_an_installation_tries_the_canarys_and_says_so(installed: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["selftest"]) == 0
-    note, summary = capsys.readouterr().out.splitlines()[-2:]
-    assert note.startswith(
-        "only the canary's faults, which are installed; to try all, run make selftest in a checkout of"
-    )
-    assert summary.startswith("PASS  1 of 1 faults killed")
-    assert main(["selftest", "--quick"]) == 0
-    assert "checkout" not in capsys.readouterr().out
-    assert main(["selftest", "--family", "unet2d"]) == 2
-    assert "only the canary's faults are installed; run make selftest in a checkout" in capsys.readouterr().err
-    assert not (installed / "imported").exists()
-
-
-def test_json_and_markdown_say_so(installed: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_installation_tries_the_canarys_and_says_so(installed: Path, tmp_path: Path, cli: Cli) -> None:
     files = [tmp_path / "out.json", tmp_path / "out.md"]
-    assert main(["selftest", "--json", str(files[0]), "--markdown", str(files[1])]) == 0
-    assert "to try all" in capsys.readouterr().out
-    assert all("to try all, run make selftest in a checkout" in file.read_text() for file in files)
+    note, summary = cli("selftest", "--json", files[0], "--markdown", files[1]).out.splitlines()[-2:]
+    said = "to try all, run make selftest in a checkout"
+    assert note.startswith(f"only the canary's faults, which are installed; {said} of")
+    assert all(said in file.read_text() for file in files)
+    assert summary.startswith("PASS  1 of 1 faults killed")
+    assert "checkout" not in cli("selftest", "--quick").out
+    shown = cli("selftest", "--family", "unet2d", code=2)
+    assert "only the canary's faults are installed; run make selftest in a checkout" in shown.err
     assert not (installed / "imported").exists()
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from parity_tests.edits import __main__ as edits
 from parity_tests.edits.binding import edited
-from parity_tests.edits.judge import cause, placed, table
+from parity_tests.edits.judge import cause, placed
 
 ROWS = edits.listed()
 
@@ -123,13 +123,3 @@ def test_a_cause_is_right_by_its_words() -> None:
     assert cause({**NORM, "says": "y"}, right) == "wrong"
     assert cause(SAMPLING, right) == "wrong"
     assert cause(NORM, outcome({"A": []}, "level_0/norm1")) == ""
-
-
-def test_the_table_counts_and_names_what_is_not_right() -> None:
-    made = outcome({"A": []}, "level_0", causes={"level_0": ["x"]})
-    rows = {"a": {"killed": "pair", "outcome": made}, "b": {"killed": "", "outcome": outcome({})}}
-    text = table([NORM, SAMPLING, {"name": "d", "area": "series"}], rows)
-    counts = {line.split()[0]: line.split()[1:] for line in text.splitlines()[1:4]}
-    assert counts == {"network": ["1", "1", "0", "0", "0", "1"], "sampling": ["1", "0", "0", "0", "0", "0"],
-                      "all": ["2", "1", "0", "0", "0", "1"]}  # fmt: skip
-    assert text.splitlines()[4:] == ["at another place: a", "another cause: a", "not found: b"]

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -15,8 +14,8 @@ from parity_tests.conformance.engine import run as run_pair
 from parity_tests.faults.run import run_example
 from parity_tests.faults.training import TRAINING_FAULTS
 from parity_tests.faults.waveletdiff import FAULTS
+from tests.bad.ground import ground
 from tests.families.toys import edges
-from tests.make import SETTINGS, make_state, save
 from wdport.cli import map_suggest
 from wdport.compare import measure
 from wdport.compare import run_cases as engine
@@ -27,13 +26,6 @@ from wdport.parity.selftest.inject import run_training_faults
 from wdport.parity.selftest.run import canary_gate, run_quick, run_selftest
 from wdport.parity.selftest.specimen import Specimen
 from wdport.porting.suggest import Models, prove, suggest
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    path = save(tmp_path_factory.mktemp("engine") / "small.ckpt", make_state())
-    wdport.convert(path, values=SETTINGS)
-    return path
 
 
 def prove_suggestion() -> object:
@@ -47,24 +39,24 @@ def prove_suggestion() -> object:
     return found.verdict
 
 
-CALLERS: dict[str, Callable[[Path], object]] = {
-    "verify": lambda path: wdport.verify(path, path.with_suffix(".keras")),
-    "self-test": lambda _: run_selftest(quick=True),
-    "self-test of a family": lambda _: run_example(FAULTS, next(iter(FAULTS.examples))),
-    "known faults before a policy": lambda _: canary_gate(None),
-    "conformance": lambda _: run_pair(suite.PAIRS["group_norm"]),
-    "map suggest": lambda _: prove_suggestion(),
+CALLERS: dict[str, Callable[[], object]] = {
+    "verify": lambda: wdport.verify(ground() / "good.ckpt", ground() / "good.keras"),
+    "self-test": lambda: run_selftest(quick=True),
+    "self-test of a family": lambda: run_example(FAULTS, next(iter(FAULTS.examples))),
+    "known faults before a policy": lambda: canary_gate(None),
+    "conformance": lambda: run_pair(suite.PAIRS["group_norm"]),
+    "map suggest": prove_suggestion,
 }
 
 
 @pytest.mark.parametrize("caller", CALLERS)
-def test_every_caller_fails_without_the_engine(caller: str, checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_caller_fails_without_the_engine(caller: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def broken(*_: object) -> None:
         raise ZeroDivisionError("the engine is broken")
 
     monkeypatch.setattr(engine._Engine, "run", broken)
     with pytest.raises(ZeroDivisionError, match="the engine is broken"):
-        CALLERS[caller](checkpoint)
+        CALLERS[caller]()
 
 
 @pytest.fixture
@@ -81,7 +73,8 @@ def blind(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("blind")
 def test_the_self_test_notices_that_nothing_is_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """One fault of the network for each of its two measures, and that of the samplers: all survive."""
-    canary = replace(CANARY, mutants=lambda _: (NORM_EPSILON, TF32))
+    config = replace(CANARY.smallest, level_lengths=(5, 5), cross_level_attention=False)
+    canary = replace(CANARY, smallest=config, mutants=lambda _: (NORM_EPSILON, TF32))
     monkeypatch.setattr(selftest, "find_canary", lambda: canary)
     kills = run_quick()
     assert {kill.expected for kill in kills if not kill.right} >= {"A", "B", "E"}

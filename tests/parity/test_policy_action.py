@@ -104,14 +104,6 @@ def test_inputs_are_no_part_of_a_script() -> None:
         assert step["working-directory"] == "${{ inputs.working-directory }}"
 
 
-def test_its_inputs_are_the_options_of_the_command() -> None:
-    assert set(ACTION["inputs"]) - OWN == {*DECLARED, *FORMER}
-    for name, each in ACTION["inputs"].items():
-        assert isinstance(each["default"], str), name
-    read = {name for text in VERIFY["env"].values() for name in re.findall(r"inputs\.([\w-]+)", text)}
-    assert read == set(ACTION["inputs"]) - OWN
-
-
 def test_scripts_are_bash() -> None:
     for step in (INSTALL, VERIFY):
         subprocess.run(["bash", "-n"], input=step["run"], text=True, check=True)

@@ -12,7 +12,7 @@ from keras import layers
 from safetensors.torch import load_file, save_file
 
 import wdport
-from wdport.cli.main import main
+from tests.command import Cli
 from wdport.errors import MisfitError
 
 HERE = "tests.parity.test_rounded"
@@ -75,7 +75,7 @@ def test_a_recording_is_not_rounded(table: Path, monkeypatch: pytest.MonkeyPatch
         wdport.verify_recording(made.output, table.with_name("none.npz"), mapping=table)
 
 
-def test_a_model_is_loaded_in_its_own_dtype_or_in_float32(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_is_loaded_in_its_own_dtype_or_in_float32(tmp_path: Path, cli: Cli) -> None:
     from tests.make import SETTINGS, make_state, save
 
     source = save(tmp_path / "small.ckpt", make_state())
@@ -90,12 +90,10 @@ def test_a_model_is_loaded_in_its_own_dtype_or_in_float32(tmp_path: Path, capsys
             assert str(variable.dtype) == ("float32" if dtype is None or variable.path in tables else dtype)
             wanted = shards[variable.path].float().numpy()
             assert np.array_equal(np.asarray(variable.value, np.float32), wanted), variable.path
-    assert main(["inspect", str(made.output)]) == 0
-    shown = capsys.readouterr().out
+    shown = cli("inspect", made.output).out
     assert "converted model (safetensors-sharded)" in shown
     assert "out.wdport.json agrees" in shown
     assert "bfloat16" in shown
-    assert main(["sample", str(made.output), "-n", "2", "--sampler", "ddim", "--steps", "2"]) == 0
+    cli("sample", made.output, "-n", "2", "--sampler", "ddim", "--steps", "2")
     assert made.output.with_name("out.samples.npz").exists()
-    assert main(["map", "explain", "level_0/input_proj/kernel", str(made.output)]) == 0
-    assert "level_0/input_proj/kernel  bfloat16" in capsys.readouterr().out
+    assert "level_0/input_proj/kernel  bfloat16" in cli("map", "explain", "level_0/input_proj/kernel", made.output).out

@@ -7,12 +7,9 @@ from dataclasses import asdict
 from typing import Any
 
 import jax
-import numpy as np
 import pytest
 
-import wdport
-from parity_tests.faults.training import TRAINING_FAULTS
-from tests.make import SETTINGS, make_state, save
+from tests.bad.ground import ground
 from wdport.compare.taps import Tap
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared, Settings, prepare
@@ -20,7 +17,6 @@ from wdport.keras_runtime import layers_by_path
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.model_pair import Sides, build_sides, change_weights, converted_weights, with_random_biases
-from wdport.parity.training_faults import kill_training_faults
 
 TAPS = {
     "level_transformers.0": "level_0",
@@ -31,9 +27,8 @@ TAPS = {
 
 
 @pytest.fixture(scope="module")
-def pair(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Prepared, Sides]]:
-    path = save(tmp_path_factory.mktemp("training") / "small.ckpt", make_state())
-    wdport.convert(path, values=SETTINGS)
+def pair() -> Iterator[tuple[Prepared, Sides]]:
+    path = ground() / "good.ckpt"
     converted = open_converted(path.with_suffix(".keras"))
     known = {name: value for name, value in asdict(converted.config).items() if value is not None}
     with prepare(path, Settings(known=known)) as prepared:
@@ -77,30 +72,3 @@ def test_a_stopped_gradient_is_found(pair: tuple[Prepared, Sides], monkeypatch: 
     assert not any(name.startswith("level_0/") for name in off)
     assert found.taps["level_transformers.1.blocks.0.norm2"] < 1e-11
     assert found.parts[0] < 1e-11 < found.parts[1]
-
-
-@pytest.mark.full
-def test_each_bug_of_training_code_fails(pair: tuple[Prepared, Sides], probe: GradientProbe) -> None:
-    prepared, sides = pair
-    model = sides.candidates["float64"]
-    tensors = {name: t.numpy() for name, t in sides.references["float32"].state_dict().items()}
-    with jax.enable_x64(True):
-        objective = prepared.family.objective(prepared.config, model)
-        start = [np.asarray(variable.value) for variable in model.trainable_variables]
-    fates = list(
-        kill_training_faults(
-            prepared.plan.moves,
-            lambda: prepared.family.build_reference(prepared.config, tensors, "float64"),
-            model,
-            objective,
-            TRAINING_FAULTS,
-        )
-    )
-    with jax.enable_x64(True):
-        for variable, value in zip(model.trainable_variables, start, strict=True):
-            variable.assign(value)
-    assert fates[0][0] == ""
-    assert not fates[0][2], f"a correct port fails gate D by {fates[0][1]:.1f} decades"
-    assert fates[0][1] < -1
-    assert [name for name, _, killed in fates[1:] if not killed] == []
-    assert len(fates) == 7

@@ -108,14 +108,12 @@ def test_an_honest_port_passes(tmp_path: Path) -> None:
     assert any(each.startswith("fresh: seed ") for each in told["inputs"])
 
 
-ATTACKS = ("raises_exit", "exits_at_the_end", "patches_the_measures", "patches_the_verdict", "patches_the_command",
-           "writes_the_report", "answers_for_layers", "returns_objects", "forges_messages",
+ATTACKS = ("ends_the_process", "raises_exit", "exits_at_the_end", "patches_the_measures", "patches_the_verdict",
+           "patches_the_command", "writes_the_report", "answers_for_layers", "returns_objects", "forges_messages",
            "rewrites_the_program")  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "attack", ["all_together", "ends_the_process", *(pytest.param(name, marks=pytest.mark.full) for name in ATTACKS)]
-)
+@pytest.mark.parametrize("attack", ["all_together", *(pytest.param(name, marks=pytest.mark.full) for name in ATTACKS)])
 def test_a_port_that_attacks_the_program_gets_no_pass(tmp_path: Path, attack: str) -> None:
     attacked(tmp_path, attack)
     assert verify(tmp_path, "--force") != 0
