@@ -33,7 +33,7 @@ def attention_mutants(config: Config) -> list[Mutant]:
     heads, pairs, width = config.num_attention_heads, config.kv_heads, config.width
     found = [
         Mutant("attention: no scale", ATTENTION, attending(scale=lambda _: 1.0), quick=True),
-        Mutant("attention: scale by all channels", ATTENTION, attending(scale=lambda s: s.channels**-0.5)),
+        Mutant("attention: scale by all channels", ATTENTION, attending(scale=lambda s: s.out.units**-0.5)),
         Mutant("attention: divided by the width, not its root", ATTENTION, attending(scale=lambda s: 1 / s.head_dim)),
         Mutant("attention: softmax over queries", ATTENTION, attending(axis=-2)),
         Mutant("attention: key and value swapped", ATTENTION, swapped("key", "value"), shares=True),
