@@ -28,21 +28,13 @@ from wdport.porting.matching import Assigning, Decision, RunOutcome, next_guess
 from wdport.porting.rows import suggested_rows
 from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import Unit, units_of
-from wdport.porting.writing import Doubt, TableSection, fold, fold_doubts, sections, table_text
+from wdport.porting.writing import Doubt, Place, TableSection, fold, fold_doubts, sections, table_text
 from wdport.recorder import module_names
 from wdport.shared_types import Count
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
     from wdport.porting.divergence import Divergence
-
-
-@dataclass(frozen=True)
-class Place:
-    """A layer in both models; either name may be empty."""
-
-    keras: Annotated[str, Meta(description="Path of the Keras layer.")]
-    torch: Annotated[str, Meta(description="Path of the PyTorch module.")]
 
 
 @dataclass(frozen=True)

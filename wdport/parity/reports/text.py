@@ -117,7 +117,9 @@ def _settings(verdict: Verdict) -> list[str]:
     by_level = {level: phrases.settings_told(verdict, level) for level in LEVELS}
     noted = by_level["training"] or verdict.settings.note
     mark: tuple[str, Severity] = ("note", "note") if noted else ("ok", "good")
-    word, severity = ("WARN", "doubtful") if by_level["differs"] else mark
+    if by_level["differs"]:
+        mark = ("WARN", "doubtful")
+    word, severity = mark
     lines: list[str] = [marked(f"{word:<4} {'settings':<21} {phrases.settings_line(verdict)}", word, severity)]
     for level in LEVELS:
         sentences = [f"{phrases.at_layers(names)}: {text}" for text, names in by_level[level].items()]
