@@ -29,9 +29,10 @@ from wdport.porting.candidate_rows import FillOption, layer_option, table_of_row
 from wdport.porting.counterfactuals import mends
 from wdport.porting.fingerprints import Print
 from wdport.porting.keras_side import InputCall, KerasSide
-from wdport.porting.matching import Place, RunOutcome
+from wdport.porting.matching import RunOutcome
 from wdport.porting.torch_run import TorchRun, TorchValue, joined_bits
 from wdport.porting.units import Unit, likeness, module_of, possible, torch_kinds
+from wdport.porting.writing import Place
 
 if TYPE_CHECKING:
     import torch

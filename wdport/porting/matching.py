@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Literal
+from typing import Literal
 
 import jax
 import numpy as np
-from msgspec import Meta
 
 from wdport.compare.probe import CallArguments, Compute, intercepted, model_arguments, tensor_names, tensors
 from wdport.errors import MisfitError, WdportError
@@ -27,14 +26,6 @@ from wdport.porting.fingerprints import Print
 from wdport.porting.keras_side import InputCall, KerasSide
 from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import Unit
-
-
-@dataclass(frozen=True)
-class Place:
-    """A layer in both models; either name may be empty."""
-
-    keras: Annotated[str, Meta(description="Path of the Keras layer.")]
-    torch: Annotated[str, Meta(description="Path of the PyTorch module.")]
 
 
 @dataclass

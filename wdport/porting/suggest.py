@@ -24,11 +24,11 @@ from wdport.model import Array, Document
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.candidate_rows import Fields, table_of_rows
 from wdport.porting.keras_side import KerasSide
-from wdport.porting.matching import Assigning, Decision, Place, RunOutcome, next_guess
+from wdport.porting.matching import Assigning, Decision, RunOutcome, next_guess
 from wdport.porting.rows import suggested_rows
 from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import Unit, units_of
-from wdport.porting.writing import Doubt, TableSection, fold, fold_doubts, sections, table_text
+from wdport.porting.writing import Doubt, Place, TableSection, fold, fold_doubts, sections, table_text
 from wdport.recorder import module_names
 from wdport.shared_types import Count
 

@@ -6,7 +6,9 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
+
+from msgspec import Meta
 
 from wdport.mapping.names import NamePattern
 from wdport.porting.candidate_rows import Fields
@@ -21,6 +23,14 @@ class Doubt(NamedTuple):
 
     name: str
     what: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """A layer in both models; either name may be empty."""
+
+    keras: Annotated[str, Meta(description="Path of the Keras layer.")]
+    torch: Annotated[str, Meta(description="Path of the PyTorch module.")]
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ def merge(a: Trace, b: Trace, batches: Batches) -> None:
     pairs: list[tuple[tuple[Any, Any], ...]]
     pairs = [((x.args, y.args), (x.kwargs, y.kwargs), (x.outputs, y.outputs))
              for x, y in zip(a.events, b.events, strict=True)]  # fmt: skip
-    records = [tuple(_merged(*sides, batches) for sides in pair) for pair in pairs]
+    records = [tuple(_merged(x, y, batches) for x, y in pair) for pair in pairs]
     for event, (args, kwargs, outputs) in zip(a.events, records, strict=True):
         event.args, event.kwargs, event.outputs = args, kwargs, outputs
 
