@@ -73,7 +73,7 @@ def test_the_library_changes_no_setting_of_the_process(
     wdport.sample(model, 1, sampler="euler", steps=2)
     wdport.export(model, tmp_path / "a.stablehlo")
     if not whole:
-        monkeypatch.setattr("wdport.parity.verify.build_sides", build_sides)
+        monkeypatch.setattr("wdport.parity.run_gates.build_sides", build_sides)
     with nullcontext() if whole else pytest.raises(Built):
         wdport.verify(*pair)
     assert settings() == before
