@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET
 
@@ -15,8 +15,10 @@ from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.model_inputs import SAMPLERS, model_inputs, not_sampled, open_own, stored_variables
 from wdport.cli.verb import given_options
-from wdport.cli.verification import export_document, passes, unverified, verified_artifact, verified_row
+from wdport.cli.verification import passes, unverified, verified_artifact, verified_row
 from wdport.errors import UsageError, printable
+from wdport.files.inputs import InputFiles
+from wdport.files.json_document import output_file
 from wdport.files.model_target import Target, stem_of
 from wdport.model import FORMER_SAMPLERS
 from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, SHA256, Operand, Option
@@ -24,6 +26,7 @@ from wdport.shared_types import POLICIES
 
 if TYPE_CHECKING:
     from wdport.cli.results import ExportDocument
+    from wdport.conversion.inverse import Restored
     from wdport.conversion.load import Converted
     from wdport.exporting.api import Exported, Order
     from wdport.exporting.verification import Verification
@@ -103,12 +106,7 @@ def command(request: ExportRequest) -> int:
     model, output, what = request.model, request.output, request.what
     read = model_inputs(model, request.sha256, mapping=request.mapping, like=request.like, optimizer=request.optimizer)
     if request.to == "torch":
-        options = given_options()
-        for name in (options[name] for name in OTHERS if name in options):
-            raise UsageError(name, "requires --to stablehlo; --to torch writes tensors", "leave it out")
-        from wdport.cli.export_torch import export_torch
-
-        return export_torch(request, read)
+        return _export_torch(request, read)
     for name, value in (("--like", request.like), ("--optimizer-file", request.optimizer), ("--key", request.key)):
         if value:
             raise UsageError(name, "requires --to torch", "leave it out, or add --to torch")
@@ -144,6 +142,69 @@ def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
             raise UsageError("--size", f"{printable(pair, 40)!r} is not NAME=N", "write for example --size n=512, once")
         sizes[name] = int(value)
     return sizes
+
+
+def _export_torch(request: ExportRequest, inputs: InputFiles) -> int:
+    """Write PyTorch tensors and print a summary."""
+    options = given_options()
+    for name in (options[name] for name in OTHERS if name in options):
+        raise UsageError(name, "requires --to stablehlo; --to torch writes tensors", "leave it out")
+    from wdport.conversion.inverse import restored
+    from wdport.conversion.load import open_converted
+    from wdport.exporting.to_torch import torch_output, verify_tensors, write_restored
+    from wdport.families.registry import own_model
+    from wdport.files.atomic import copy_file
+    from wdport.mapping.table import load_table
+
+    mapping = request.mapping
+    converted = open_converted(inputs["model"], own_model(mapping, request.function, None, ()))
+    target = torch_output(converted, request.output, inputs, request.force)
+    document = require_document(request.json_file, inputs, {"-o": target.path}, request.force)
+    back = restored(converted, load_table(Path(mapping)) if mapping else None, inputs.get("like"), request.key)
+    with unverified(target, request.verify) as first:
+        written = write_restored(first, converted, back, inputs.get("optimizer"))
+        verification = None
+        if request.verify:
+            where = back.key if request.optimizer else None
+            verification = verify_tensors(converted, first.path, back, inputs.get("like"), where)
+            if not passes(verification, target, lambda: copy_file(first.path, target.output), document):
+                return verification.exit_code
+    name = converted.path.name
+    described = {field: getattr(back, field) for field in ("prefixes", "recomputed", "chosen", "left_out")}
+    give("export", lambda: _document(name, "torch", target.path, verification, tensors=len(back.tensors), **described),
+         document, lambda: _torch_text(name, back, target.path, written, verification))  # fmt: skip
+    return 0
+
+
+def _document(
+    name: str, to: Literal["stablehlo", "torch"], path: Path, verification: Verification | None, **described: Any
+) -> ExportDocument:
+    """What was written; ``described`` are the fields of this kind of file."""
+    from wdport.cli.results import ExportDocument
+
+    gates = [gate.document() for gate in verification.gates] if verification else UNSET
+    return ExportDocument(model=name, to=to, output=output_file(path), verified=gates, **described)
+
+
+def _torch_text(name: str, back: Restored, path: Path, written: int, verification: Verification | None) -> str:
+    rows = [
+        ("tensors", f"{len(back.tensors)} of the checkpoint's names, shapes and dtypes"),
+        ("names", f"without the prefix {' and '.join(back.prefixes)} of the checkpoint" if back.prefixes else ""),
+        ("recomputed", f"{len(back.recomputed)} tables, by their formulas; --like gives the stored ones"
+         if back.recomputed else ""),
+        ("by choice", f"{len(back.chosen)} that arithmetic joined, equal in function" if back.chosen else ""),
+        ("left out", _left_out(back.left_out)),
+        verified_row(verification),
+        ("wrote", f"{path} ({size(written)})"),
+    ]  # fmt: skip
+    return f"{printable(name, None)}: back in PyTorch's layout\n{facts(rows)}"
+
+
+def _left_out(names: Mapping[str, str]) -> str:
+    if not names:
+        return ""
+    listed = ", ".join(list(names)[:3]) + (", ..." if len(names) > 3 else "")
+    return f"{len(names)} that the conversion dropped ({listed}); --like gives them"
 
 
 def _export_program(
@@ -194,7 +255,7 @@ def _program_document(name: str, exported: Exported, verification: Verification 
 
     held, plan = exported.facts, exported.plan
     arrays = {array[0]: array[1] for array in (exported.state, exported.decoded) if array}
-    return export_document(
+    return _document(
         name, "stablehlo", exported.path, verification, platforms=exported.platforms, classes=held.get("classes"),
         arrays=UNSET if "programs" in held else arrays,
         sampler=None if plan is None else ExportedSampler(plan.sampler, len(plan.steps), plan.eta),

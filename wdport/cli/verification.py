@@ -6,9 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
-
-from msgspec import UNSET
+from typing import TYPE_CHECKING
 
 from wdport.cli.console import console, facts
 from wdport.cli.documents import Destination, give, require_document
@@ -18,13 +16,11 @@ from wdport.cli.progress import steps
 from wdport.cli.verb import given_options
 from wdport.errors import UsageError, printable
 from wdport.files.defer_signals import deferred_signals
-from wdport.files.json_document import output_file
 from wdport.files.outputs import writable
 from wdport.files.temporary import make_temporary
 from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
-    from wdport.cli.results import ExportDocument
     from wdport.conversion.load import Converted
     from wdport.exporting.verification import Verification
     from wdport.files.model_target import Target
@@ -120,13 +116,3 @@ def _text(verification: Verification) -> Marked:
     ]  # fmt: skip
     lines = [line for gate in verification.gates for line in gate_lines(gate)]
     return joined([_line(verification), "", *lines, "", facts(rows)])
-
-
-def export_document(
-    name: str, to: Literal["stablehlo", "torch"], path: Path, verification: Verification | None, **described: Any
-) -> ExportDocument:
-    """What was written; ``described`` are the fields of this kind of file."""
-    from wdport.cli.results import ExportDocument
-
-    gates = [gate.document() for gate in verification.gates] if verification else UNSET
-    return ExportDocument(model=name, to=to, output=output_file(path), verified=gates, **described)
