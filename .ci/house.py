@@ -16,7 +16,8 @@ import tokenize
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -144,11 +145,14 @@ def imported(module: Module, known: frozenset[str]) -> set[str]:
 def longest_chain(graph: dict[str, set[str]]) -> list[str]:
     """Modules of which each imports the next; the longest such row."""
 
-    @cache
-    def below(name: str) -> list[str]:
-        return [name, *max((below(each) for each in sorted(graph[name])), key=len, default=[])]
-
-    return max((below(name) for name in sorted(graph)), key=len)
+    try:
+        order = list(TopologicalSorter(graph).static_order())
+    except CycleError as error:
+        sys.exit(f"modules import one another: {' -> '.join(error.args[1])}")
+    below: dict[str, list[str]] = {}
+    for name in order:  # after what it imports
+        below[name] = [name, *max((below[each] for each in sorted(graph[name])), key=len, default=[])]
+    return max((below[name] for name in sorted(below)), key=len)
 
 
 def twice(package: Iterable[Module]) -> dict[str, list[str]]:
