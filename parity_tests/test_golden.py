@@ -217,6 +217,7 @@ class Recorded:
         self.config = wdport.convert(golden / NAMES[name], output, config=golden / f"{name}.config.yaml").config
         with open_checkpoint(golden / NAMES[name]) as checkpoint:
             tensors = {key: checkpoint.read(key) for key in checkpoint.tensors}
+        self.target = {"coefficient": "sample"}.get(self.config.prediction_target, self.config.prediction_target)
         self.schedule = NoiseSchedule(*(tensors[f"{part}_all"].astype(np.float64) for part in NoiseSchedule._fields))
         module = FAMILY.build_reference(self.config, tensors, "float64")
         self.network: Callable[[Array, Array], Array] = lambda x, time: run(module, (x, time))[0]
@@ -243,7 +244,7 @@ def test_ddim(recorded: Recorded, name: str, steps: int, eta: float) -> None:
     init, tape, listed = arrays["sample_init"], arrays.get(f"{name}_noise"), arrays[f"{name}_timesteps"]
     assert step_list(steps).tolist() == ddim_step_list(steps) == listed.tolist()
     slots = np.zeros((0, *init.shape)) if tape is None else tape
-    loops = ddim_states(recorded.network, recorded.schedule, recorded.config.prediction_target, listed,
+    loops = ddim_states(recorded.network, recorded.schedule, recorded.target, listed,
                         init.astype(np.float64), eta, slots)  # fmt: skip
     against_loops(recorded, name, loops[-1], init, tape, sampler="ddim", steps=steps, eta=eta)
 
@@ -252,7 +253,7 @@ def test_ddim(recorded: Recorded, name: str, steps: int, eta: float) -> None:
 @pytest.mark.parametrize("recorded", [next(iter(NAMES))], indirect=True)  # recorded for the first alone
 def test_ddpm(recorded: Recorded) -> None:
     init, tape = recorded.arrays["sample_init"][:1], recorded.arrays["ddpm_noise"]
-    loops = ddpm_states(recorded.network, recorded.schedule, recorded.config.prediction_target, range(1000, 0, -1),
+    loops = ddpm_states(recorded.network, recorded.schedule, recorded.target, range(1000, 0, -1),
                         init.astype(np.float64), tape)  # fmt: skip
     against_loops(recorded, "ddpm", loops[-1], init, tape, sampler="ddpm")
 

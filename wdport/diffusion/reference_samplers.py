@@ -88,6 +88,8 @@ def clean_and_noise(target: str, a: float, s: float, x: Array, prediction: Array
         return (x - s * prediction) / a, prediction
     if target == "sample":
         return prediction, (x - a * prediction) / s
+    if target != "velocity":
+        raise ValueError(f"unknown target {target}")
     return a * x - s * prediction, a * prediction + s * x
 
 
