@@ -37,6 +37,18 @@ def net() -> nn.Module:
                          nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Dropout(0.4), nn.Linear(4, 2))  # fmt: skip
 
 
+@keras.saving.register_keras_serializable("tests")
+class Fixed(layers.Layer):
+    """Drops the same features in every step."""
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        return keras.random.dropout(x, 0.3, noise_shape=(None, 1, 1, 5), seed=7) if training else x
+
+
+def fixed(_: float) -> Fixed:
+    return Fixed()
+
+
 def port(
     norm: Callable[..., Any] = UnbiasedBatchNormalization,
     momentum: float = 0.8,
@@ -67,6 +79,15 @@ PORTS: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "dropout of values": (lambda: port(features=layers.Dropout), "gradient of"),
     "a regularizer": (lambda: port(kernel_regularizer="l2"), "loss is off"),
     "a penalty of outputs": (lambda: port(activity_regularizer="l2"), "loss is off"),
+    "a constraint that is met": (
+        lambda: port(kernel_constraint=keras.constraints.MaxNorm(1e3)),
+        "last/kernel has a constraint",
+    ),
+    "one mask for all samples": (
+        lambda: port(features=lambda rate: layers.Dropout(rate, noise_shape=(1, 1, 1, 5))),
+        "gradient of",
+    ),
+    "one mask for all steps": (lambda: port(features=fixed), "gradient of"),
     "a constraint": (lambda: port(kernel_constraint="unit_norm"), "value of last/kernel, SGD is off"),
     "a frozen layer": (lambda: port(frozen="last"), "last/kernel is trained by PyTorch, and not by the port"),
 }
@@ -94,6 +115,7 @@ def test_what_differs_only_in_training_is_found(
     text = "\n".join(map(str, gate.findings))
     assert gate.passed == (not message), text
     assert message in text
+    assert name == "biased variance" or "biased" not in text
     assert [other.name for other in verdict.gates if not other.passed] in ([], ["M"])
     others = wdport.verify(tmp_path / "net.pt", converted, mapping=table, model=target, reference=f"{__name__}:net")
     assert "M" not in [other.name for other in others.gates]

@@ -21,6 +21,7 @@ import numpy as np
 
 from wdport.compare.calls import leaves
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
+from wdport.compare.gate_bounds import GRADIENT
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.probe import model_arguments, tensors
 from wdport.compare.programs import CompiledProgram
@@ -134,8 +135,8 @@ class _Steps:
             self._step(pairs, batch)
         measures = tuple(measure(name, "error", error, "gradient") for name, error in self._errors.items())
         missing = [fact(f"the gradient by {name} was not compared", name, "missing") for name in self._uncompared()]
-        return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures,
-                               (*self._frozen(), *self._causes.values(), *missing))  # fmt: skip
+        findings = (*self._frozen(), *self._unlike_pytorch(), *self._causes.values(), *missing)
+        return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures, findings)
 
     def _pair(self, recipe: OptimizerRecipe, gradients: Mapping[str, Array]) -> OptimizerPair:
         """New optimizers of both sides, for the parameters that have gradients."""
@@ -259,7 +260,11 @@ class _Steps:
                 errors.add(path, np.asarray(value), after[path])
         for path, error in errors.relative().items():
             self._add(path, error)
-            if path not in self._causes and (cause := self._biased(path, before, state, after)) is not None:
+            if (
+                error > GRADIENT
+                and path not in self._causes
+                and (cause := self._biased(path, before, state, after)) is not None
+            ):
                 self._causes[path] = cause
 
     def _biased(
@@ -292,6 +297,16 @@ class _Steps:
                 )
                 yield fact(f"{path} is {what}", path, "unequal")
 
+    def _unlike_pytorch(self) -> Iterator[Finding]:
+        """What changes training in Keras, whether or not it has in these steps."""
+        for path, variable in self._variables.items():
+            if variable.trainable and getattr(variable, "constraint", None) is not None:
+                yield fact(f"{path} has a constraint, and PyTorch has none", path, "unequal")
+        changed = [name for name in ("train_step", "compute_loss")
+                   if getattr(type(self._model), name) is not getattr(keras.Model, name)]  # fmt: skip
+        if changed:
+            yield notice(f"the model's own {' and '.join(changed)} are not compared")
+
     def _uncompared(self) -> list[str]:
         trainable = [path for path, variable in self._variables.items() if variable.trainable]
         unlike = {name for move in self._prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
@@ -314,6 +329,9 @@ def _repeatable() -> Iterator[None]:
     def like_keras(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None) -> Any:
         # A noise shape with sizes of 1 drops whole features.
         shared = noise_shape is not None and any(size == 1 for size in noise_shape[1:])
+        if isinstance(seed, int) or (noise_shape is not None and noise_shape[0] == 1):
+            # One mask for all steps or all samples, which PyTorch never has.
+            rate = -rate
         return inputs * (1.0 + rate * (jnp.cos if shared else jnp.sin)(inputs))
 
     def attention(
