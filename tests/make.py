@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import torch
 
+import wdport
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.reference import WaveletDiff
@@ -110,3 +111,9 @@ if __name__ == "__main__":
     if len(sys.argv) != 2:
         sys.exit("usage: python -m tests.make FOLDER   (write a small checkpoint and a recording of it there)")
     make_walk(Path(sys.argv[1]))
+
+
+def verified(checkpoint: Path) -> None:
+    """Convert a checkpoint, and assert that the conversion passes verify."""
+    verdict = wdport.verify(checkpoint, wdport.convert(checkpoint, checkpoint.with_suffix(".keras")).output)
+    assert verdict, [str(finding) for gate in verdict.gates for finding in gate.findings]

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
-from msgspec import Meta
 from numpy.typing import NDArray
 
 from wdport.mapping.axes import Shape
+from wdport.shared_types import about
 
 if TYPE_CHECKING:
     import jax
@@ -186,10 +186,10 @@ class PartWords:
     ``one`` is also the name of the index by which a mapping table numbers the layers of a part.
     """
 
-    one: Annotated[str, Meta(description="Short name of a part, such as `level` or `part`.")] = "part"
-    kind: Annotated[str, Meta(description="Full name of a part, such as `part of the output`.")] = "part of the output"
-    values: Annotated[str, Meta(description="Name of the values of a part.")] = "values"
-    decoded: Annotated[str, Meta(description="Name of the decoded output, such as `series`.")] = "output"
+    one: Annotated[str, about("Short name of a part, such as `level` or `part`.")] = "part"
+    kind: Annotated[str, about("Full name of a part, such as `part of the output`.")] = "part of the output"
+    values: Annotated[str, about("Name of the values of a part.")] = "values"
+    decoded: Annotated[str, about("Name of the decoded output, such as `series`.")] = "output"
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,8 @@ from functools import cached_property
 from math import inf, isnan
 from typing import Annotated, Final
 
-from msgspec import Meta
-
 from wdport.compare.gate_bounds import BOUNDS, Bound
-from wdport.shared_types import Count, Number
+from wdport.shared_types import Count, Number, about
 
 
 @dataclass(frozen=True)
@@ -106,34 +104,34 @@ NOTICES = ("notice", "waived", "bound")
 class FindingFacts:
     """A problem that makes a gate fail, or a finding that does not: a notice, a waived problem or a changed bound."""
 
-    subject: Annotated[str, Meta(description=
+    subject: Annotated[str, about(
         "Layer, variable, constant or run that the finding is about; empty for the comparison as a "
         "whole.")]  # fmt: skip
-    part: Annotated[str, Meta(description="Part of the subject; empty for the subject as a whole.")]
-    kind: Annotated[str, Meta(description=
+    part: Annotated[str, about("Part of the subject; empty for the subject as a whole.")]
+    kind: Annotated[str, about(
         "Kind of the finding. Findings of the kinds `notice`, `waived` and `bound` do not make the gate fail; all "
         "others do.")]  # fmt: skip
-    value: Annotated[Number | None, Meta(description="Value that exceeds the bound; null if nothing was measured.")]
-    bound: Annotated[Number | None, Meta(description="Bound that the value exceeds; null if nothing was measured.")]
-    leak: Annotated[bool, Meta(description="Whether the error is on the order of float32 rounding.")]
-    text: Annotated[str, Meta(description="The finding in one sentence.")]
+    value: Annotated[Number | None, about("Value that exceeds the bound; null if nothing was measured.")]
+    bound: Annotated[Number | None, about("Bound that the value exceeds; null if nothing was measured.")]
+    leak: Annotated[bool, about("Whether the error is on the order of float32 rounding.")]
+    text: Annotated[str, about("The finding in one sentence.")]
 
 
 @dataclass(frozen=True)
 class GateFacts:
     """The outcome of one gate."""
 
-    name: Annotated[str, Meta(description="Letter of the gate.")]
-    title: Annotated[str, Meta(description="Name of the gate.")]
-    meaning: Annotated[str, Meta(description="What the gate compares.")]
-    passed: Annotated[bool, Meta(description="Whether everything was compared and no finding makes the gate fail.")]
-    compared: Annotated[Count, Meta(description="Number of comparisons made.")]
-    expected: Annotated[Count, Meta(description="Number of comparisons required.")]
-    worst: Annotated[Number | None, Meta(description="Largest measured error; null if nothing was measured.")]
-    bound: Annotated[Number | None, Meta(description="Bound on this error; null if nothing was measured.")]
-    where: Annotated[str, Meta(description="Where this error was measured; empty if nothing was measured.")]
-    seconds: Annotated[float | None, Meta(description="Duration in seconds; null if it was not measured.")]
-    findings: Annotated[Sequence[FindingFacts], Meta(description=
+    name: Annotated[str, about("Letter of the gate.")]
+    title: Annotated[str, about("Name of the gate.")]
+    meaning: Annotated[str, about("What the gate compares.")]
+    passed: Annotated[bool, about("Whether everything was compared and no finding makes the gate fail.")]
+    compared: Annotated[Count, about("Number of comparisons made.")]
+    expected: Annotated[Count, about("Number of comparisons required.")]
+    worst: Annotated[Number | None, about("Largest measured error; null if nothing was measured.")]
+    bound: Annotated[Number | None, about("Bound on this error; null if nothing was measured.")]
+    where: Annotated[str, about("Where this error was measured; empty if nothing was measured.")]
+    seconds: Annotated[float | None, about("Duration in seconds; null if it was not measured.")]
+    findings: Annotated[Sequence[FindingFacts], about(
         "The findings that make the gate fail, followed by those that do not.")]  # fmt: skip
 
 

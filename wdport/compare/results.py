@@ -6,13 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
-from msgspec import Meta
-
 from wdport.compare.calls import Calls
 from wdport.compare.gate_bounds import LOGIC, NUMERICS
 from wdport.compare.probe import Answers
 from wdport.model import Array
-from wdport.shared_types import Number
+from wdport.shared_types import Number, about
 
 
 @dataclass
@@ -20,39 +18,33 @@ class TapResult:
     """One layer. Errors are relative; float32 errors are multiples of the reference's own float32 error. Unless stated
     otherwise, the outputs of all other layers are replaced by those of the reference."""
 
-    reference: Annotated[str, Meta(description="Path of the PyTorch module; its second call is `X#2`.")]
-    candidate: Annotated[str, Meta(description="Path of the Keras layer.")]
-    part: Annotated[int | None, Meta(description=
+    reference: Annotated[str, about("Path of the PyTorch module; its second call is `X#2`.")]
+    candidate: Annotated[str, about("Path of the Keras layer.")]
+    part: Annotated[int | None, about(
         "Index of the part of the output that the layer belongs to; null if it belongs to none.")]  # fmt: skip
     isolated: Annotated[
-        Number, Meta(description="Float64 error of the layer's outputs when the layer is fed the reference's inputs.")
+        Number, about("Float64 error of the layer's outputs when the layer is fed the reference's inputs.")
     ] = 0.0
-    inputs: Annotated[
-        Number, Meta(description="Float64 error of the inputs that the surrounding code feeds to the layer.")
-    ] = 0.0
-    cumulative: Annotated[
-        Number, Meta(description="Float64 error of the layer's outputs within the running network.")
-    ] = 0.0
-    rms_ratio: Annotated[Number, Meta(description=
+    inputs: Annotated[Number, about("Float64 error of the inputs that the surrounding code feeds to the layer.")] = 0.0
+    cumulative: Annotated[Number, about("Float64 error of the layer's outputs within the running network.")] = 0.0
+    rms_ratio: Annotated[Number, about(
         "Root mean square of the layer's float32 error, as a multiple of the reference's.")] = 0.0  # fmt: skip
-    max_ratio: Annotated[Number, Meta(description="Largest float32 error, as a multiple of the reference's.")] = 0.0
-    inputs_ratio: Annotated[Number, Meta(description=
+    max_ratio: Annotated[Number, about("Largest float32 error, as a multiple of the reference's.")] = 0.0
+    inputs_ratio: Annotated[Number, about(
         "Float32 error of the layer's inputs, as a multiple of the reference's.")] = 0.0  # fmt: skip
-    bias: Annotated[Number, Meta(description=
+    bias: Annotated[Number, about(
         "Mean of the float32 error, divided by the root mean square of the float64 output.")] = 0.0  # fmt: skip
-    share32: Annotated[tuple[Number, Number], Meta(description=
+    share32: Annotated[tuple[Number, Number], about(
         "Share of the float64 values that float32 can represent exactly, in the reference and in the "
         "port.")] = (0.0, 0.0)  # fmt: skip
-    gradient: Annotated[Number | None, Meta(description=
+    gradient: Annotated[Number | None, about(
         "Float64 error of the gradient with respect to the layer's outputs; null if gradients were not "
         "compared.")] = None  # fmt: skip
-    bfloat16: Annotated[Number | None, Meta(description=
+    bfloat16: Annotated[Number | None, about(
         "Error in mixed bfloat16, as a multiple of the reference's; null if bfloat16 was not "
         "compared.")] = None  # fmt: skip
-    caller: Annotated[
-        str, Meta(description="Layer whose code calls this layer; empty if the network itself calls it.")
-    ] = ""
-    conditioned: Annotated[Number, Meta(description=
+    caller: Annotated[str, about("Layer whose code calls this layer; empty if the network itself calls it.")] = ""
+    conditioned: Annotated[Number, about(
         "Largest float64 error that is not counted, because a single rounding of the inputs explains "
         "it.")] = 0.0  # fmt: skip
 
@@ -69,29 +61,27 @@ class TapResult:
 class Fault:
     """A place where the port differs from the reference while everything around it is correct: one probable bug."""
 
-    reference: Annotated[str, Meta(description="Path of the PyTorch module; empty for the network.")]
-    candidate: Annotated[str, Meta(description="Path of the Keras layer.")]
-    feeds: Annotated[str, Meta(description=
+    reference: Annotated[str, about("Path of the PyTorch module; empty for the network.")]
+    candidate: Annotated[str, about("Path of the Keras layer.")]
+    feeds: Annotated[str, about(
         "Inner layer that gets wrong inputs from this layer; empty if this layer's own outputs are "
         "wrong.")]  # fmt: skip
-    logic: Annotated[Number, Meta(description="Relative float64 error.")]
-    ratio: Annotated[Number, Meta(description="Float32 error as a multiple of the reference's.")]
+    logic: Annotated[Number, about("Relative float64 error.")]
+    ratio: Annotated[Number, about("Float32 error as a multiple of the reference's.")]
 
 
 @dataclass(frozen=True)
 class PartResult:
     """One of the parts into which the family divides the output, such as a level."""
 
-    name: Annotated[str, Meta(description="Name of the part.")]
-    values: Annotated[Number, Meta(description="Float64 error of the part's values.")]
-    decoded: Annotated[Number | None, Meta(description=
+    name: Annotated[str, about("Name of the part.")]
+    values: Annotated[Number, about("Float64 error of the part's values.")]
+    decoded: Annotated[Number | None, about(
         "Float64 error of the decoded part, with all other parts set to zero; null if unknown.")]  # fmt: skip
-    ratio: Annotated[
-        Number, Meta(description="Float32 error of the part's worst channel, as a multiple of the reference's.")
-    ]
-    energy: Annotated[Number | None, Meta(description=
+    ratio: Annotated[Number, about("Float32 error of the part's worst channel, as a multiple of the reference's.")]
+    energy: Annotated[Number | None, about(
         "The part's share of the energy of the decoded reference; null if unknown.")]  # fmt: skip
-    gradient: Annotated[Number | None, Meta(description=
+    gradient: Annotated[Number | None, about(
         "Float64 error of the gradient with respect to the same part of the input; null if gradients were not "
         "compared.")] = None  # fmt: skip
 
@@ -100,9 +90,9 @@ class PartResult:
 class Overlay:
     """One channel of one sample, decoded from one part only."""
 
-    part: Annotated[str, Meta(description="Name of the part.")]
-    reference: Annotated[tuple[Number, ...], Meta(description="Values of the reference, in float64.")]
-    candidate: Annotated[tuple[Number, ...], Meta(description="Values of the port, in float32.")]
+    part: Annotated[str, about("Name of the part.")]
+    reference: Annotated[tuple[Number, ...], about("Values of the reference, in float64.")]
+    candidate: Annotated[tuple[Number, ...], about("Values of the port, in float32.")]
 
 
 @dataclass(frozen=True)

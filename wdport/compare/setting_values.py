@@ -6,24 +6,22 @@ from dataclasses import dataclass
 from math import isinf
 from typing import Annotated
 
-from msgspec import Meta
-
 from wdport.mapping.kinds.kind import Compared, Level
-from wdport.shared_types import Count
+from wdport.shared_types import Count, about
 
 
 @dataclass(frozen=True)
 class Setting:
     """One hyper-parameter that differs."""
 
-    name: Annotated[str, Meta(description="Name in Keras or, if Keras has no such hyper-parameter, in PyTorch.")]
-    torch: Annotated[object, Meta(description="Value in the reference.")]
-    keras: Annotated[object, Meta(description="Value in the port.")]
-    level: Annotated[Level, Meta(description=
+    name: Annotated[str, about("Name in Keras or, if Keras has no such hyper-parameter, in PyTorch.")]
+    torch: Annotated[object, about("Value in the reference.")]
+    keras: Annotated[object, about("Value in the port.")]
+    level: Annotated[Level, about(
         "`differs`: it changes what the layer computes. `training`: it is not used in inference.")]  # fmt: skip
-    text: Annotated[str, Meta(description="The difference in one sentence.")]
-    reference: Annotated[str, Meta(description="Path of the PyTorch module.")] = ""
-    candidate: Annotated[str, Meta(description="Path of the Keras layer.")] = ""
+    text: Annotated[str, about("The difference in one sentence.")]
+    reference: Annotated[str, about("Path of the PyTorch module.")] = ""
+    candidate: Annotated[str, about("Path of the Keras layer.")] = ""
 
 
 @dataclass(frozen=True)
@@ -31,12 +29,12 @@ class SettingsReport:
     """Comparison of the hyper-parameters of the two models."""
 
     layers: Annotated[
-        Count, Meta(description="Number of pairs of layers for which at least one hyper-parameter was compared.")
+        Count, about("Number of pairs of layers for which at least one hyper-parameter was compared.")
     ] = 0
-    compared: Annotated[Count, Meta(description="Number of hyper-parameters that were compared.")] = 0
-    found: Annotated[tuple[Setting, ...], Meta(description="The hyper-parameters that differ.")] = ()
-    note: Annotated[str, Meta(description="Why nothing was compared; empty if anything was.")] = ""
-    unread: Annotated[tuple[str, ...], Meta(description=
+    compared: Annotated[Count, about("Number of hyper-parameters that were compared.")] = 0
+    found: Annotated[tuple[Setting, ...], about("The hyper-parameters that differ.")] = ()
+    note: Annotated[str, about("Why nothing was compared; empty if anything was.")] = ""
+    unread: Annotated[tuple[str, ...], about(
         "Modules whose hyper-parameters could not be compared, because some have unexpected values.")] = ()  # fmt: skip
 
     def of(self, level: Level) -> list[Setting]:

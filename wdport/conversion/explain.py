@@ -12,8 +12,6 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
-from msgspec import Meta
-
 from wdport.checkpoint import open_checkpoint
 from wdport.conversion.load import open_account
 from wdport.conversion.manifest_schema import Account, Manifest, TensorEntry
@@ -25,7 +23,7 @@ from wdport.files.model_target import KERAS, format_at
 from wdport.mapping.arrays import combined_shape
 from wdport.mapping.axes import AxisError, Rule, find_rule
 from wdport.mapping.table import load_table
-from wdport.shared_types import Count, JsonShape, Positive
+from wdport.shared_types import Count, JsonShape, Positive, about
 
 Fate = Literal["moved", "checked", "dropped", "tied", "ignored"]
 
@@ -34,33 +32,33 @@ Fate = Literal["moved", "checked", "dropped", "tied", "ignored"]
 class EndFacts:
     """A tensor or a variable."""
 
-    name: Annotated[str, Meta(description="Name of the tensor or variable.")]
-    shape: Annotated[JsonShape | None, Meta(description="Shape; null if unknown.")]
-    dtype: Annotated[str | None, Meta(description="Dtype; null if unknown.")] = None
+    name: Annotated[str, about("Name of the tensor or variable.")]
+    shape: Annotated[JsonShape | None, about("Shape; null if unknown.")]
+    dtype: Annotated[str | None, about("Dtype; null if unknown.")] = None
 
 
 @dataclass(frozen=True)
 class RouteFacts:
     """The destination of tensors, or the source of variables."""
 
-    fate: Annotated[Fate, Meta(description=
+    fate: Annotated[Fate, about(
         "How the tensors are used; if they are `moved`, they fill variables.")]  # fmt: skip
-    sources: Annotated[Sequence[EndFacts], Meta(description="The tensors, in the order of the rule.")]
-    targets: Annotated[Sequence[EndFacts], Meta(description="The variables.")] = ()
-    rule: Annotated[str | None, Meta(description="Name of the rule; null unless tensors are moved.")] = None
-    axes: Annotated[str | None, Meta(description="The rule written out; null unless tensors are moved.")] = None
-    inverse: Annotated[str | None, Meta(description="The inverse of the rule; null unless tensors are moved.")] = None
+    sources: Annotated[Sequence[EndFacts], about("The tensors, in the order of the rule.")]
+    targets: Annotated[Sequence[EndFacts], about("The variables.")] = ()
+    rule: Annotated[str | None, about("Name of the rule; null unless tensors are moved.")] = None
+    axes: Annotated[str | None, about("The rule written out; null unless tensors are moved.")] = None
+    inverse: Annotated[str | None, about("The inverse of the rule; null unless tensors are moved.")] = None
     sizes: Annotated[
-        Mapping[str, Count], Meta(description="Sizes of the rule's axes; empty if the shapes do not determine them.")
+        Mapping[str, Count], about("Sizes of the rule's axes; empty if the shapes do not determine them.")
     ] = field(default_factory=dict)
-    combine: Annotated[str, Meta(description=
+    combine: Annotated[str, about(
         "Arithmetic that combines the tensors before the rule is applied; empty for none.")] = ""  # fmt: skip
-    table: Annotated[str | None, Meta(description="File that contains the row; null unless tensors are moved.")] = None
-    line: Annotated[Positive | None, Meta(description="Line of the row; null if there is none.")] = None
-    reason: Annotated[str | None, Meta(description=
+    table: Annotated[str | None, about("File that contains the row; null unless tensors are moved.")] = None
+    line: Annotated[Positive | None, about("Line of the row; null if there is none.")] = None
+    reason: Annotated[str | None, about(
         "For a checked tensor, the constant; for a tied tensor, the other tensor; for a dropped or ignored tensor, the "
         "reason; null if tensors are moved.")] = None  # fmt: skip
-    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")] = ()
+    notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")] = ()
 
     def has(self, name: str) -> bool:
         return any(end.name == name for end in (*self.sources, *self.targets))

@@ -10,8 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
-from msgspec import Meta
-
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.strict_json import strict_json
@@ -20,67 +18,65 @@ from wdport.files.json_document import NamedFile
 from wdport.files.manifest_seal import CONVERT_AGAIN, manifest_of, unsealed
 from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 from wdport.mapping.axes import Shape
-from wdport.shared_types import Count, JsonShape, Sha256
+from wdport.shared_types import Count, JsonShape, Sha256, about
 
 
 class SourceEntry(TypedDict):
     """The checkpoint, and which parts of it were not converted."""
 
-    name: Annotated[str, Meta(description="Name of the file or folder, without its path.")]
-    sha256: Annotated[Sha256, Meta(description=
+    name: Annotated[str, about("Name of the file or folder, without its path.")]
+    sha256: Annotated[Sha256, about(
         "SHA-256 of the file; for a sharded checkpoint, of the index followed by the shards.")]  # fmt: skip
-    format: Annotated[str, Meta(description="Format of the file, such as `torch zip` or `safetensors`.")]
-    layout: Annotated[str, Meta(description="Description of where the tensors are in the file.")]
-    key: Annotated[str | None, Meta(description=
+    format: Annotated[str, about("Format of the file, such as `torch zip` or `safetensors`.")]
+    layout: Annotated[str, about("Description of where the tensors are in the file.")]
+    key: Annotated[str | None, about(
         "Dotted key of the state_dict; null if the file itself is the state_dict.")]  # fmt: skip
-    prefixes: Annotated[list[str], Meta(description="Prefixes that were removed from every name, such as `module.`.")]
-    other_keys: Annotated[list[str], Meta(description="Other contents of the file besides the state_dict.")]
-    not_read: Annotated[list[str], Meta(description="Descriptions of the parts of the file that were not read.")]
+    prefixes: Annotated[list[str], about("Prefixes that were removed from every name, such as `module.`.")]
+    other_keys: Annotated[list[str], about("Other contents of the file besides the state_dict.")]
+    not_read: Annotated[list[str], about("Descriptions of the parts of the file that were not read.")]
 
 
 class MappingEntry(TypedDict):
     """The mapping table."""
 
-    name: Annotated[str, Meta(description="Path of the table as given; only the file name if the path is absolute.")]
-    sha256: Annotated[Sha256, Meta(description=
+    name: Annotated[str, about("Path of the table as given; only the file name if the path is absolute.")]
+    sha256: Annotated[Sha256, about(
         "SHA-256 of the table; if it includes other tables, of the concatenated hashes of all tables.")]  # fmt: skip
-    family: Annotated[str, Meta(description="Model family.")]
-    variant: Annotated[str, Meta(description="Key layout within the family; empty if the table names none.")]
+    family: Annotated[str, about("Model family.")]
+    variant: Annotated[str, about("Key layout within the family; empty if the table names none.")]
 
 
 class FileEntry(TypedDict):
     """One file of a folder."""
 
-    name: Annotated[str, Meta(description="Name of the file.")]
-    sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
-    bytes: Annotated[Count, Meta(description="Size of the file in bytes.")]
+    name: Annotated[str, about("Name of the file.")]
+    sha256: Annotated[Sha256, about("SHA-256 of the file.")]
+    bytes: Annotated[Count, about("Size of the file in bytes.")]
 
 
 class OutputEntry(TypedDict):
     """The file that was written. ``name``, ``sha256`` and ``bytes`` are only in the manifest next to the file."""
 
-    format: Annotated[str, Meta(description=
+    format: Annotated[str, about(
         "Format: `keras`, `safetensors`, `npz`, `weights.h5`, `orbax`, or `safetensors-sharded` for a folder of "
         "shards.")]  # fmt: skip
-    variables: Annotated[Count, Meta(description="Number of variables.")]
-    config_json: NotRequired[
-        Annotated[Sha256, Meta(description="SHA-256 of Keras's model description in a `.keras` archive.")]
-    ]
-    kept: NotRequired[Annotated[dict[str, Sha256], Meta(description=
+    variables: Annotated[Count, about("Number of variables.")]
+    config_json: NotRequired[Annotated[Sha256, about("SHA-256 of Keras's model description in a `.keras` archive.")]]
+    kept: NotRequired[Annotated[dict[str, Sha256], about(
         "SHA-256 of each file from the checkpoint's folder that a `.keras` archive contains, by name.")]]  # fmt: skip
-    dtype: NotRequired[Annotated[str, Meta(description="Dtype that was requested instead of float32.")]]
-    files: NotRequired[Annotated[list[FileEntry], Meta(description="The index and the shards of a folder.")]]
-    name: NotRequired[Annotated[str, Meta(description="Name of the file or folder.")]]
-    sha256: NotRequired[Annotated[Sha256, Meta(description=
+    dtype: NotRequired[Annotated[str, about("Dtype that was requested instead of float32.")]]
+    files: NotRequired[Annotated[list[FileEntry], about("The index and the shards of a folder.")]]
+    name: NotRequired[Annotated[str, about("Name of the file or folder.")]]
+    sha256: NotRequired[Annotated[Sha256, about(
         "SHA-256 of the whole file, or of the lines that `sha256sum` prints for the files of a folder.")]]  # fmt: skip
-    bytes: NotRequired[Annotated[Count, Meta(description="Size of the whole file or folder in bytes.")]]
+    bytes: NotRequired[Annotated[Count, about("Size of the whole file or folder in bytes.")]]
 
 
 class ConfigEntry(TypedDict):
     """One value of the configuration, and its origin."""
 
-    value: Annotated[object, Meta(description="The value; the model family defines its meaning.")]
-    origin: Annotated[str, Meta(description=
+    value: Annotated[object, about("The value; the model family defines its meaning.")]
+    origin: Annotated[str, about(
         "Origin of the value, such as `shapes`, `buffers`, `config`, `flag` or `table`; `assumed` if no source "
         "determined it.")]  # fmt: skip
 
@@ -88,65 +84,65 @@ class ConfigEntry(TypedDict):
 class TargetEntry(TypedDict):
     """One written variable."""
 
-    path: Annotated[str, Meta(description="Path of the variable, with its parts joined by `/`.")]
-    shape: Annotated[JsonShape, Meta(description="Shape of the variable.")]
-    sha256: Annotated[Sha256, Meta(description=
+    path: Annotated[str, about("Path of the variable, with its parts joined by `/`.")]
+    shape: Annotated[JsonShape, about("Shape of the variable.")]
+    sha256: Annotated[Sha256, about(
         "SHA-256 of the variable's values in its own dtype, in row-major order and little-endian.")]  # fmt: skip
-    dtype: NotRequired[Annotated[str, Meta(description="Dtype of the variable; float32 if absent.")]]
+    dtype: NotRequired[Annotated[str, about("Dtype of the variable; float32 if absent.")]]
 
 
 class TensorEntry(TypedDict):
     """One tensor of the checkpoint, the row of the mapping table that converted it, and the variables that it fills."""
 
-    source: Annotated[str, Meta(description="Name of the tensor, without the prefixes.")]
-    dtype: Annotated[str, Meta(description="Dtype in the checkpoint.")]
-    shape: Annotated[JsonShape, Meta(description="Shape in the checkpoint.")]
-    rule: Annotated[str, Meta(description="How the axes were rearranged: the name of a rule, or the rule itself.")]
-    combine: Annotated[Literal["", "sum", "weight_norm"], Meta(description=
+    source: Annotated[str, about("Name of the tensor, without the prefixes.")]
+    dtype: Annotated[str, about("Dtype in the checkpoint.")]
+    shape: Annotated[JsonShape, about("Shape in the checkpoint.")]
+    rule: Annotated[str, about("How the axes were rearranged: the name of a rule, or the rule itself.")]
+    combine: Annotated[Literal["", "sum", "weight_norm"], about(
         "Arithmetic that combined the tensors of the row before the rule was applied; empty for none.")]  # fmt: skip
-    table: Annotated[str, Meta(description="File that contains the row.")]
-    line: Annotated[Count, Meta(description="Line of the row, counting from 1.")]
-    recomputed: Annotated[bool, Meta(description=
+    table: Annotated[str, about("File that contains the row.")]
+    line: Annotated[Count, about("Line of the row, counting from 1.")]
+    recomputed: Annotated[bool, about(
         "Whether it was recomputed because its values had become too inaccurate in 16-bit storage.")]  # fmt: skip
-    targets: Annotated[list[TargetEntry], Meta(description="The variables that the tensor fills.")]
+    targets: Annotated[list[TargetEntry], about("The variables that the tensor fills.")]
 
 
 class CheckEntry(TypedDict):
     """One constant tensor of the checkpoint, compared with its recomputed values."""
 
-    source: Annotated[str, Meta(description="Name of the tensor.")]
-    constant: Annotated[str, Meta(description="Name of the constant with which the tensor was compared.")]
-    error: Annotated[float | None, Meta(description=
+    source: Annotated[str, about("Name of the tensor.")]
+    constant: Annotated[str, about("Name of the constant with which the tensor was compared.")]
+    error: Annotated[float | None, about(
         "Largest absolute difference; null if the values were used without a comparison.")]  # fmt: skip
-    tolerance: Annotated[float | None, Meta(description=
+    tolerance: Annotated[float | None, about(
         "Largest allowed difference; null if the values were used without a comparison.")]  # fmt: skip
 
 
 class Manifest(TypedDict):
     """Inputs, steps and output of a conversion. The same inputs give the same manifest."""
 
-    manifest: Annotated[Literal[2], Meta(description="Version number of the format.")]
-    wdport: Annotated[str, Meta(description="Version of wdport that wrote the manifest.")]
-    source: Annotated[SourceEntry, Meta(description="The checkpoint.")]
-    mapping: Annotated[MappingEntry, Meta(description="The mapping table.")]
-    output: Annotated[OutputEntry, Meta(description="The file that was written.")]
-    config: Annotated[dict[str, ConfigEntry], Meta(description="The configuration of the model, by name.")]
-    assumed: Annotated[dict[str, object], Meta(description=
+    manifest: Annotated[Literal[2], about("Version number of the format.")]
+    wdport: Annotated[str, about("Version of wdport that wrote the manifest.")]
+    source: Annotated[SourceEntry, about("The checkpoint.")]
+    mapping: Annotated[MappingEntry, about("The mapping table.")]
+    output: Annotated[OutputEntry, about("The file that was written.")]
+    config: Annotated[dict[str, ConfigEntry], about("The configuration of the model, by name.")]
+    assumed: Annotated[dict[str, object], about(
         "Values of the configuration that no source determined, by name.")]  # fmt: skip
-    alternatives: Annotated[dict[str, str], Meta(description=
+    alternatives: Annotated[dict[str, str], about(
         "Description of the alternatives to each assumed value, by name.")]  # fmt: skip
-    notes: Annotated[list[str], Meta(description="Notes for the reader, one sentence each.")]
-    tensors: Annotated[list[TensorEntry], Meta(description=
+    notes: Annotated[list[str], about("Notes for the reader, one sentence each.")]
+    tensors: Annotated[list[TensorEntry], about(
         "Every converted tensor. All tensors that the same row of the mapping table converts have the same "
         "targets.")]  # fmt: skip
-    checks: Annotated[list[CheckEntry], Meta(description=
+    checks: Annotated[list[CheckEntry], about(
         "Every constant tensor of the checkpoint, and how far it is from its recomputed values.")]  # fmt: skip
-    drops: Annotated[dict[str, str], Meta(description="Tensors that were left out, each with its reason.")]
-    ties: Annotated[dict[str, str], Meta(description=
+    drops: Annotated[dict[str, str], about("Tensors that were left out, each with its reason.")]
+    ties: Annotated[dict[str, str], about(
         "Tensors that are bit-identical to another tensor, each with the name of that tensor.")]  # fmt: skip
-    ignored: Annotated[dict[str, str], Meta(description=
+    ignored: Annotated[dict[str, str], about(
         "Entries of the checkpoint that are not tensors of the model, each with its reason.")]  # fmt: skip
-    versions: Annotated[dict[str, str | None], Meta(description=
+    versions: Annotated[dict[str, str | None], about(
         "Versions of Python and of the libraries; null for one that is not installed.")]  # fmt: skip
 
 

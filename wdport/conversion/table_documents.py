@@ -8,8 +8,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
-from msgspec import Meta
-
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.compare.setting_values import SettingsReport
@@ -21,7 +19,7 @@ from wdport.mapping.coverage import CoverageFacts
 from wdport.mapping.diff import DifferenceDocument, Properties, difference, table_facts, table_listing
 from wdport.mapping.lint import RemarkFacts
 from wdport.mapping.table import load_table
-from wdport.shared_types import Count
+from wdport.shared_types import Count, about
 
 if TYPE_CHECKING:
     from wdport.conversion.check import Check
@@ -84,24 +82,24 @@ def _properties(shape: Sequence[int], dtype: str) -> Properties:
 class CheckDocument:
     """What ``wdport map check --json`` prints."""
 
-    table: Annotated[str, Meta(description="Path of the table.")]
-    family: Annotated[str, Meta(description="Model family.")]
-    variant: Annotated[str, Meta(description="Key layout; empty if the table names none.")]
-    sound: Annotated[bool, Meta(description=
+    table: Annotated[str, about("Path of the table.")]
+    family: Annotated[str, about("Model family.")]
+    variant: Annotated[str, about("Key layout; empty if the table names none.")]
+    sound: Annotated[bool, about(
         "Whether the table is free of errors. The exit code is 0 if it is, and 4 otherwise.")]  # fmt: skip
-    faults: Annotated[Sequence[str], Meta(description="Reasons for rejecting a conversion, one sentence each.")]
-    remarks: Annotated[Sequence[RemarkFacts], Meta(description="Remarks on the table itself.")]
-    checkpoint: Annotated[str | None, Meta(description="Path of the checkpoint; null without one.")]
-    coverage: Annotated[CoverageFacts | None, Meta(description=
+    faults: Annotated[Sequence[str], about("Reasons for rejecting a conversion, one sentence each.")]
+    remarks: Annotated[Sequence[RemarkFacts], about("Remarks on the table itself.")]
+    checkpoint: Annotated[str | None, about("Path of the checkpoint; null without one.")]
+    coverage: Annotated[CoverageFacts | None, about(
         "Which row claims which tensor; null without a checkpoint.")]  # fmt: skip
-    plan: Annotated[Mapping[str, Count] | None, Meta(description=
+    plan: Annotated[Mapping[str, Count] | None, about(
         "Number of tensors that are used, checked, dropped and tied, and number of variables; null if there is no "
         "plan.")]  # fmt: skip
-    misfits: Annotated[Sequence[str], Meta(description="Errors in the conversion plan, one sentence each.")]
-    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
-    values: Annotated[Sequence[ValueFinding] | None, Meta(description=
+    misfits: Annotated[Sequence[str], about("Errors in the conversion plan, one sentence each.")]
+    notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")]
+    values: Annotated[Sequence[ValueFinding] | None, about(
         "Findings on unusual values; null without `--values`.")]  # fmt: skip
-    settings: Annotated[SettingsReport | None, Meta(description=
+    settings: Annotated[SettingsReport | None, about(
         "Comparison of the hyper-parameters; null without `--settings`.")]  # fmt: skip
 
 
@@ -109,10 +107,10 @@ class CheckDocument:
 class ExplanationDocument:
     """What ``wdport map explain --json`` prints."""
 
-    name: Annotated[str, Meta(description="Name of the requested tensor or variable.")]
-    file: Annotated[str, Meta(description="Name of the file.")]
-    prefixes: Annotated[Sequence[str], Meta(description="Prefixes that were removed from every name.")]
-    routes: Annotated[Sequence[RouteFacts], Meta(description="Destinations of the tensor, or sources of the variable.")]
+    name: Annotated[str, about("Name of the requested tensor or variable.")]
+    file: Annotated[str, about("Name of the file.")]
+    prefixes: Annotated[Sequence[str], about("Prefixes that were removed from every name.")]
+    routes: Annotated[Sequence[RouteFacts], about("Destinations of the tensor, or sources of the variable.")]
 
 
 def check_document(check: Check, sound: bool, report: SettingsReport | None = None) -> CheckDocument:

@@ -12,25 +12,24 @@ from math import inf, isfinite, prod
 from typing import Annotated, Final, Literal
 
 import numpy as np
-from msgspec import Meta
 
 from wdport.checkpoint import Checkpoint
 from wdport.mapping.moves import Move, Plan, Read
 from wdport.model import Array
-from wdport.shared_types import Count
+from wdport.shared_types import Count, about
 
 
 @dataclass(frozen=True)
 class ValueFinding:
     """Something unusual about the values of tensors; it does not stop a conversion."""
 
-    kind: Annotated[str, Meta(description="Kind of the finding.")]
-    level: Annotated[Literal["warning", "note"], Meta(description=
+    kind: Annotated[str, about("Kind of the finding.")]
+    level: Annotated[Literal["warning", "note"], about(
         "`warning` if the values probably indicate a fault, `note` if they may be intentional.")]  # fmt: skip
-    names: Annotated[tuple[str, ...], Meta(description="Names of the tensors.")]
-    count: Annotated[Count, Meta(description="Number of unusual values, channels or tensors.")]
-    total: Annotated[Count, Meta(description="Total number of values, channels or tensors.")]
-    text: Annotated[str, Meta(description="The finding in one sentence.")]
+    names: Annotated[tuple[str, ...], about("Names of the tensors.")]
+    count: Annotated[Count, about("Number of unusual values, channels or tensors.")]
+    total: Annotated[Count, about("Total number of values, channels or tensors.")]
+    text: Annotated[str, about("The finding in one sentence.")]
 
 
 def _warning(kind: str, name: str, count: int, total: int, what: str) -> ValueFinding:

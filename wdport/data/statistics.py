@@ -21,6 +21,7 @@ from wdport.data.table import checked_names, data_file
 from wdport.errors import UsageError
 from wdport.limits import MAX_FEATURE_NAME_CHARS, MAX_FEATURES, MAX_TABLE_BYTES
 from wdport.model import Array
+from wdport.shared_types import about
 
 Name = Annotated[str, Meta(max_length=MAX_FEATURE_NAME_CHARS, pattern=r"^\S(.*\S)?$")]
 """The name of a feature."""
@@ -31,13 +32,13 @@ _Names = Annotated[list[Name], Meta(min_length=1, extra_json_schema={"uniqueItem
 class StatisticsForm(TypedDict):
     """Mean and standard deviation of every feature, in the units of the data."""
 
-    mean: Annotated[list[float], Meta(min_length=1), Meta(description="Mean of each of the F features.")]
-    std: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1), Meta(description=
+    mean: Annotated[list[float], Meta(min_length=1), about("Mean of each of the F features.")]
+    std: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1), about(
         "Standard deviation of each of the F features, with ddof 0.")]  # fmt: skip
-    names: NotRequired[Annotated[_Names, Meta(description=
+    names: NotRequired[Annotated[_Names, about(
         "Names of the features, for tables and figures of samples. The names must be printable and all "
         "different.")]]  # fmt: skip
-    transform: NotRequired[Annotated[Literal["zscore", "log1p-volume"], Meta(description=
+    transform: NotRequired[Annotated[Literal["zscore", "log1p-volume"], about(
         "What the statistics describe: the features, or the features with log1p applied to the fifth, the "
         "volume.")]]  # fmt: skip
 

@@ -6,13 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
-from msgspec import Meta
-
 from wdport.evaluation.metrics import METRICS
 from wdport.evaluation.result import FLOOR, ITSELF, Evaluation
 from wdport.evaluation.sweep import Sweep
 from wdport.files.json_document import NamedFile
-from wdport.shared_types import Count, JsonShape, Positive
+from wdport.shared_types import Count, JsonShape, Positive, about
 
 SHORT: Mapping[str, str] = {
     "context-fid": "C-FID", "correlational": "corr", "discriminative": "disc", "predictive": "pred",
@@ -34,54 +32,54 @@ WIDE = 4
 class ScoreEntry:
     """One score of one set of series; smaller is better."""
 
-    mean: Annotated[float, Meta(description="Mean over the repetitions.")]
-    std: Annotated[float, Meta(description=
+    mean: Annotated[float, about("Mean over the repetitions.")]
+    std: Annotated[float, about(
         "Standard deviation over the repetitions, with n - 1 degrees of freedom; 0 for one repetition.")]  # fmt: skip
-    values: Annotated[Sequence[float], Meta(description="The score of every repetition.")]
+    values: Annotated[Sequence[float], about("The score of every repetition.")]
 
 
 @dataclass(frozen=True)
 class ScoredSet:
     """A set of series and its scores."""
 
-    name: Annotated[str, Meta(description=
+    name: Annotated[str, about(
         "Name of the set: `samples`, `against`, a setting of a sweep, or `real` and `itself` for the "
         "floors.")]  # fmt: skip
-    count: Annotated[Count, Meta(description=
+    count: Annotated[Count, about(
         "Number of series that every repetition compares with the same number of real series.")]  # fmt: skip
-    network_calls: Annotated[Count | None, Meta(description=
+    network_calls: Annotated[Count | None, about(
         "Number of network calls per sample; null for a set that was not drawn.")]  # fmt: skip
-    seconds: Annotated[float | None, Meta(description=
+    seconds: Annotated[float | None, about(
         "Duration of sampling in seconds, excluding compilation; null for a set that was not drawn.")]  # fmt: skip
-    scores: Annotated[Mapping[str, ScoreEntry], Meta(description="Scores, by the name of the metric.")]
+    scores: Annotated[Mapping[str, ScoreEntry], about("Scores, by the name of the metric.")]
 
 
 @dataclass(frozen=True)
 class UnscoredSetting:
     """A setting of a sweep whose samples cannot be scored."""
 
-    name: Annotated[str, Meta(description="Name of the setting.")]
-    reason: Annotated[str, Meta(description="Why the samples cannot be scored.")]
+    name: Annotated[str, about("Name of the setting.")]
+    reason: Annotated[str, about("Why the samples cannot be scored.")]
 
 
 @dataclass(frozen=True)
 class EvaluationDocument:
     """What ``wdport evaluate --json`` prints."""
 
-    samples: Annotated[str, Meta(description="Name of the file of samples, or of the converted model.")]
-    data: Annotated[NamedFile, Meta(description="The real data.")]
-    windows: Annotated[Count, Meta(description="Number of windows of the real data.")]
-    shape: Annotated[JsonShape, Meta(description="Number of steps and number of features in a series.")]
-    features: Annotated[Sequence[str], Meta(description="Names of the features; empty if the data have none.")]
-    repeats: Annotated[Positive, Meta(description="Number of repetitions of every score.")]
-    seed: Annotated[Count, Meta(description="Random seed.")]
-    floor: Annotated[str | None, Meta(description=
+    samples: Annotated[str, about("Name of the file of samples, or of the converted model.")]
+    data: Annotated[NamedFile, about("The real data.")]
+    windows: Annotated[Count, about("Number of windows of the real data.")]
+    shape: Annotated[JsonShape, about("Number of steps and number of features in a series.")]
+    features: Annotated[Sequence[str], about("Names of the features; empty if the data have none.")]
+    repeats: Annotated[Positive, about("Number of repetitions of every score.")]
+    seed: Annotated[Count, about("Random seed.")]
+    floor: Annotated[str | None, about(
         "Name of the set that serves as the floor; null if there are too few data for a floor.")]  # fmt: skip
-    cheapest: Annotated[str | None, Meta(description=
+    cheapest: Annotated[str | None, about(
         "Of the settings of a sweep that are as good as the setting with the most network calls, the one with the "
         "fewest calls; null if there is only one setting or one repetition.")]  # fmt: skip
-    sets: Annotated[Sequence[ScoredSet], Meta(description="All sets of series, beginning with the floor.")]
-    failed: Annotated[Sequence[UnscoredSetting], Meta(description=
+    sets: Annotated[Sequence[ScoredSet], about("All sets of series, beginning with the floor.")]
+    failed: Annotated[Sequence[UnscoredSetting], about(
         "Settings of a sweep whose samples cannot be scored.")]  # fmt: skip
 
 

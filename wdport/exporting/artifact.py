@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
-from msgspec import Meta
 
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
@@ -28,104 +27,100 @@ from wdport.files.model_target import Needed, Target, file_target
 from wdport.files.sealed_archive import sealed_archive
 from wdport.files.zip_seal import digests_in, member_sha256
 from wdport.model import Array
-from wdport.shared_types import Count, Number, Positive, Sha256
+from wdport.shared_types import Count, Number, Positive, Sha256, about
 
 
 class SamplerFacts(TypedDict):
     """The sampler in an exported file."""
 
-    name: Annotated[str, Meta(description="Name of the sampler.")]
-    eta: Annotated[float, Meta(description="Fraction of noise that a DDIM step adds; 0 for none.")]
-    steps: Annotated[list[int], Meta(description="Diffusion steps, in the order in which they are run.")]
-    slots: Annotated[Count, Meta(description=
+    name: Annotated[str, about("Name of the sampler.")]
+    eta: Annotated[float, about("Fraction of noise that a DDIM step adds; 0 for none.")]
+    steps: Annotated[list[int], about("Diffusion steps, in the order in which they are run.")]
+    slots: Annotated[Count, about(
         "Number of steps that add noise, which is the size of the first axis of the noise.")]  # fmt: skip
-    count: NotRequired[Annotated[Positive | None, Meta(description=
+    count: NotRequired[Annotated[Positive | None, about(
         "Requested number of steps; null for the sampler's default.")]]  # fmt: skip
 
 
 class WeightFacts(TypedDict):
     """One array of the weights."""
 
-    dtype: Annotated[str, Meta(description="Dtype of the array.")]
-    shape: Annotated[list[Count], Meta(description="Shape of the array.")]
+    dtype: Annotated[str, about("Dtype of the array.")]
+    shape: Annotated[list[Count], about("Shape of the array.")]
 
 
 class ArrayFacts(TypedDict):
     """An input or output of a program."""
 
-    name: Annotated[str, Meta(description="Name of the array.")]
-    dtype: Annotated[str, Meta(description="Dtype of the array.")]
-    shape: Annotated[list[Count | str], Meta(description=
+    name: Annotated[str, about("Name of the array.")]
+    dtype: Annotated[str, about("Dtype of the array.")]
+    shape: Annotated[list[Count | str], about(
         "Shape of the array; a size that may differ between calls is a string, such as `b` or `4*t - 3`.")]  # fmt: skip
 
 
 class ProgramFacts(TypedDict):
     """One of the programs of a network."""
 
-    inputs: Annotated[list[ArrayFacts], Meta(description=
+    inputs: Annotated[list[ArrayFacts], about(
         "Inputs of the program, in order, without the weights, which come first.")]  # fmt: skip
-    outputs: Annotated[list[ArrayFacts], Meta(description="Outputs of the program, in order.")]
+    outputs: Annotated[list[ArrayFacts], about("Outputs of the program, in order.")]
 
 
 class ComparedFacts(TypedDict):
     """What ``wdport export --verify`` compared with the model before it wrote the file."""
 
-    model: Annotated[Sha256, Meta(description="SHA-256 of the converted file.")]
-    members: Annotated[dict[str, Sha256], Meta(description=
+    model: Annotated[Sha256, about("SHA-256 of the converted file.")]
+    members: Annotated[dict[str, Sha256], about(
         "SHA-256 of the weights and of every program that was compared, by the name of the member of the "
         "file.")]  # fmt: skip
-    programs: Annotated[dict[str, Number], Meta(description=
+    programs: Annotated[dict[str, Number], about(
         "For every program, the largest error of its outputs against float64, as a multiple of the model's own error "
         "in its dtype.")]  # fmt: skip
-    bound: Annotated[Number, Meta(description="Largest multiple that passes.")]
-    inputs: Annotated[list[str], Meta(description="Descriptions of the inputs that were compared.")]
-    device: Annotated[str, Meta(description="The device on which the programs ran.")]
+    bound: Annotated[Number, about("Largest multiple that passes.")]
+    inputs: Annotated[list[str], about("Descriptions of the inputs that were compared.")]
+    device: Annotated[str, about("The device on which the programs ran.")]
 
 
 class ConditionFacts(TypedDict):
     """A conditioning input with one value per sample."""
 
-    name: Annotated[str, Meta(description="Name of the input, such as `labels` or `scale`.")]
-    kind: Annotated[Literal["class", "positive", "real"], Meta(description=
+    name: Annotated[str, about("Name of the input, such as `labels` or `scale`.")]
+    kind: Annotated[Literal["class", "positive", "real"], about(
         "`class`: whole numbers from 0 to `classes` - 1. `positive`: positive numbers. `real`: any "
         "numbers.")]  # fmt: skip
-    shape: Annotated[list[Positive], Meta(description="Shape of the value for one sample.")]
+    shape: Annotated[list[Positive], about("Shape of the value for one sample.")]
 
 
 class ExportFacts(TypedDict):
     """Facts about an exported file. Those about a denoiser or sampler also include the sizes of the model family, such
     as the number of features."""
 
-    format: Annotated[Literal[1], Meta(description="Version number of the format.")]
-    what: Annotated[Literal["denoiser", "sampler", "network"], Meta(description="What was exported.")]
-    wdport: Annotated[str, Meta(description="Version of wdport that wrote the file.")]
-    jax: Annotated[str, Meta(description="Version of JAX that compiled the programs.")]
-    platforms: Annotated[list[Literal["cpu", "cuda", "rocm", "tpu"]], Meta(description=
+    format: Annotated[Literal[1], about("Version number of the format.")]
+    what: Annotated[Literal["denoiser", "sampler", "network"], about("What was exported.")]
+    wdport: Annotated[str, about("Version of wdport that wrote the file.")]
+    jax: Annotated[str, about("Version of JAX that compiled the programs.")]
+    platforms: Annotated[list[Literal["cpu", "cuda", "rocm", "tpu"]], about(
         "Platforms on which the programs run.")]  # fmt: skip
-    batch: Annotated[Positive | None, Meta(description="Number of samples per call; null if any number is possible.")]
-    dtype: Annotated[Literal["float32", "float64"], Meta(description=
+    batch: Annotated[Positive | None, about("Number of samples per call; null if any number is possible.")]
+    dtype: Annotated[Literal["float32", "float64"], about(
         "Dtype of states and predictions, and of a network's floating-point inputs.")]  # fmt: skip
-    precision: Annotated[
-        Literal["highest", "default"], Meta(description="Precision of float32 matrix products and convolutions.")
-    ]
-    classes: NotRequired[Annotated[Positive, Meta(description="Number of classes; absent for a model without labels.")]]
-    condition: NotRequired[Annotated[ConditionFacts, Meta(description=
+    precision: Annotated[Literal["highest", "default"], about("Precision of float32 matrix products and convolutions.")]
+    classes: NotRequired[Annotated[Positive, about("Number of classes; absent for a model without labels.")]]
+    condition: NotRequired[Annotated[ConditionFacts, about(
         "The conditioning input of a denoiser or sampler, which is its last input; absent for a model without "
         "one.")]]  # fmt: skip
-    programs: NotRequired[Annotated[dict[str, ProgramFacts], Meta(description=
+    programs: NotRequired[Annotated[dict[str, ProgramFacts], about(
         "The programs of a network by name; absent for a denoiser or sampler.")]]  # fmt: skip
-    target: NotRequired[Annotated[str, Meta(description=
+    target: NotRequired[Annotated[str, about(
         "What a denoiser predicts: `noise`, a clean sample or a velocity; absent for a network.")]]  # fmt: skip
-    compute_dtype: Annotated[str, Meta(description="Dtype in which the Keras model computes.")]
-    pad_widths: NotRequired[Annotated[Positive, Meta(description=
+    compute_dtype: Annotated[str, about("Dtype in which the Keras model computes.")]
+    pad_widths: NotRequired[Annotated[Positive, about(
         "Earlier releases padded widths with zeros to a multiple of this number.")]]  # fmt: skip
-    model: Annotated[dict[str, object], Meta(description=
+    model: Annotated[dict[str, object], about(
         "Configuration of the model; the model family defines its meaning.")]  # fmt: skip
-    sampler: NotRequired[Annotated[SamplerFacts, Meta(description="The sampler; absent for a denoiser or network.")]]
-    compared: NotRequired[
-        Annotated[ComparedFacts, Meta(description="What was compared with the model; absent if nothing was.")]
-    ]
-    weights: Annotated[list[WeightFacts], Meta(description="The arrays of `weights.bin`, in order.")]
+    sampler: NotRequired[Annotated[SamplerFacts, about("The sampler; absent for a denoiser or network.")]]
+    compared: NotRequired[Annotated[ComparedFacts, about("What was compared with the model; absent if nothing was.")]]
+    weights: Annotated[list[WeightFacts], about("The arrays of `weights.bin`, in order.")]
 
 
 @dataclass(frozen=True)
@@ -133,22 +128,22 @@ class VerificationDocument:
     """What ``wdport verify --json`` prints for an exported file, and ``wdport export --verify --json`` if that file
     differs."""
 
-    passed: Annotated[bool, Meta(description="Whether everything was compared and matches.")]
-    complete: Annotated[bool, Meta(description="Whether everything that had to be compared was compared.")]
-    exit_code: Annotated[Literal[0, 1, 6], Meta(description="Exit code of the command.")]
-    gates: Annotated[Sequence[GateFacts], Meta(description="The gates.")]
-    model: Annotated[str, Meta(description="Path of the converted file.")]
-    exported: Annotated[str, Meta(description="Path of the exported file.")]
-    digests: Annotated[Mapping[str, Sha256], Meta(description=
+    passed: Annotated[bool, about("Whether everything was compared and matches.")]
+    complete: Annotated[bool, about("Whether everything that had to be compared was compared.")]
+    exit_code: Annotated[Literal[0, 1, 6], about("Exit code of the command.")]
+    gates: Annotated[Sequence[GateFacts], about("The gates.")]
+    model: Annotated[str, about("Path of the converted file.")]
+    exported: Annotated[str, about("Path of the exported file.")]
+    digests: Annotated[Mapping[str, Sha256], about(
         "SHA-256 of each of the two files, under the names `model` and `exported`.")]  # fmt: skip
-    inputs: Annotated[Sequence[str], Meta(description="Descriptions of the calls that were compared.")]
-    ratios: Annotated[Mapping[str, Number], Meta(description=
+    inputs: Annotated[Sequence[str], about("Descriptions of the calls that were compared.")]
+    ratios: Annotated[Mapping[str, Number], about(
         "For every program, the largest error of its outputs against float64, as a multiple of the model's own "
         "error.")]  # fmt: skip
-    members: Annotated[Mapping[str, Sha256], Meta(description=
+    members: Annotated[Mapping[str, Sha256], about(
         "SHA-256 of the weights and of every program of a StableHLO file.")]  # fmt: skip
-    environment: Annotated[Mapping[str, str], Meta(description="Versions of the libraries, and the device.")]
-    seconds: Annotated[float, Meta(description="Duration in seconds, including compilation.")]
+    environment: Annotated[Mapping[str, str], about("Versions of the libraries, and the device.")]
+    seconds: Annotated[float, about("Duration in seconds, including compilation.")]
 
 
 FORMAT = 1

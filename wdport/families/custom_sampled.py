@@ -15,7 +15,7 @@ from msgspec import Meta
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
 from wdport.model import Array, ArrayNames, Clipping, Condition, Diffused, Document, NotDecoded, labels_of
-from wdport.shared_types import Count, Positive
+from wdport.shared_types import Count, Positive, about
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -30,68 +30,66 @@ _Word = Annotated[str, Meta(pattern=r"^[^\W\d]\w*$")]
 class ConditionForm(TypedDict, total=False):
     """A conditioning input: the network's third, after the state and the time."""
 
-    name: Required[Annotated[_Word, Meta(description="Name of the input, such as `scale`.")]]
-    kind: Annotated[Literal["positive", "real"], Meta(description=
+    name: Required[Annotated[_Word, about("Name of the input, such as `scale`.")]]
+    kind: Annotated[Literal["positive", "real"], about(
         "`positive`: positive numbers. `real`, the default: any numbers.")]  # fmt: skip
-    shape: Annotated[list[Positive], Meta(description="Shape of one sample's value; a single number if absent.")]
-    unconditional: Annotated[float, Meta(description="Value that means no condition; required for guidance.")]
-    optional: Annotated[bool, Meta(description="Whether the network also runs without this input; false if absent.")]
+    shape: Annotated[list[Positive], about("Shape of one sample's value; a single number if absent.")]
+    unconditional: Annotated[float, about("Value that means no condition; required for guidance.")]
+    optional: Annotated[bool, about("Whether the network also runs without this input; false if absent.")]
 
 
 class SamplingForm(TypedDict, total=False):
     """Fields common to a diffusion and a flow."""
 
-    shape: Required[Annotated[Positive | Annotated[list[Positive], Meta(min_length=1)], Meta(description=
+    shape: Required[Annotated[Positive | Annotated[list[Positive], Meta(min_length=1)], about(
         "Shape of one sample without the batch, as the Keras model takes it.")]]  # fmt: skip
-    name: Annotated[_Word, Meta(description="Name of the samples in the output file; `samples` if absent.")]
-    classes: Annotated[Positive | None, Meta(description="Number of classes of a class-conditional model.")]
-    no_class: Annotated[Count | None, Meta(description="Label that means no class; required for guidance.")]
-    condition: Annotated[ConditionForm, Meta(description=
+    name: Annotated[_Word, about("Name of the samples in the output file; `samples` if absent.")]
+    classes: Annotated[Positive | None, about("Number of classes of a class-conditional model.")]
+    no_class: Annotated[Count | None, about("Label that means no class; required for guidance.")]
+    condition: Annotated[ConditionForm, about(
         "A conditioning input with one value per sample, instead of labels.")]  # fmt: skip
 
 
 class FlowForm(SamplingForm, total=False):
     """A flow from noise at time 0 to data at time 1."""
 
-    process: Required[Annotated[Literal["flow"], Meta(description="Process that the network was trained to reverse.")]]
-    path: Annotated[Literal["linear", "cosine"], Meta(description="Path between noise and data; `linear` if absent.")]
-    target: Annotated[Literal["velocity", "noise", "sample"], Meta(description=
+    process: Required[Annotated[Literal["flow"], about("Process that the network was trained to reverse.")]]
+    path: Annotated[Literal["linear", "cosine"], about("Path between noise and data; `linear` if absent.")]
+    target: Annotated[Literal["velocity", "noise", "sample"], about(
         "What the network predicts; `velocity` if absent.")]  # fmt: skip
-    time: Annotated[float, Meta(gt=0, lt=1 << 24), Meta(description=
+    time: Annotated[float, Meta(gt=0, lt=1 << 24), about(
         "Time value passed to the network at the end of a flow; 1 if absent.")]  # fmt: skip
 
 
 class DiffusionForm(SamplingForm, total=False):
     """A diffusion with the fields and defaults of the ``scheduler_config.json`` of diffusers."""
 
-    process: Required[
-        Annotated[Literal["diffusion"], Meta(description="Process that the network was trained to reverse.")]
-    ]
-    time: Annotated[Literal["step", "fraction"], Meta(description=
+    process: Required[Annotated[Literal["diffusion"], about("Process that the network was trained to reverse.")]]
+    time: Annotated[Literal["step", "fraction"], about(
         "Time value passed to the network of a diffusion: `step`, the step number, counting from 0, or `fraction`, the "
         "step number, counting from 1, divided by the number of steps; `step` if absent.")]  # fmt: skip
-    num_train_timesteps: Annotated[int, Meta(ge=1, le=100_000), Meta(description=
+    num_train_timesteps: Annotated[int, Meta(ge=1, le=100_000), about(
         "Number of diffusion steps in training, T.")]  # fmt: skip
-    beta_schedule: Annotated[Literal["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid"], Meta(description=
+    beta_schedule: Annotated[Literal["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid"], about(
         "How beta changes from step to step.")]  # fmt: skip
-    beta_start: Annotated[_Share, Meta(description="beta of the first step.")]
-    beta_end: Annotated[_Share, Meta(description="beta of the last step.")]
-    trained_betas: Annotated[Annotated[list[_Share], Meta(min_length=1)] | None, Meta(description=
+    beta_start: Annotated[_Share, about("beta of the first step.")]
+    beta_end: Annotated[_Share, about("beta of the last step.")]
+    trained_betas: Annotated[Annotated[list[_Share], Meta(min_length=1)] | None, about(
         "beta of every step (T,), instead of a schedule.")]  # fmt: skip
-    prediction_type: Annotated[Literal["epsilon", "sample", "v_prediction"], Meta(description=
+    prediction_type: Annotated[Literal["epsilon", "sample", "v_prediction"], about(
         "What the network predicts: the noise, the clean sample, or the velocity.")]  # fmt: skip
-    variance_type: Annotated[Literal["fixed_small", "fixed_small_log", "fixed_large"], Meta(description=
+    variance_type: Annotated[Literal["fixed_small", "fixed_small_log", "fixed_large"], about(
         "Variance of the noise that a DDPM step adds.")]  # fmt: skip
-    clip_sample: Annotated[bool, Meta(description="Whether the predicted clean sample is clipped; false if absent.")]
-    clip_sample_range: Annotated[Annotated[float, Meta(gt=0)] | None, Meta(description=
+    clip_sample: Annotated[bool, about("Whether the predicted clean sample is clipped; false if absent.")]
+    clip_sample_range: Annotated[Annotated[float, Meta(gt=0)] | None, about(
         "Largest absolute value after clipping.")]  # fmt: skip
-    timestep_spacing: Annotated[Literal["leading", "linspace", "trailing"], Meta(description=
+    timestep_spacing: Annotated[Literal["leading", "linspace", "trailing"], about(
         "How the steps of a run with fewer steps are chosen.")]  # fmt: skip
-    steps_offset: Annotated[Count, Meta(description="Offset added to the steps with `leading` spacing.")]
-    set_alpha_to_one: Annotated[bool, Meta(description="Whether the last DDIM step ends at a clean sample.")]
-    rescale_betas_zero_snr: Annotated[bool, Meta(description=
+    steps_offset: Annotated[Count, about("Offset added to the steps with `leading` spacing.")]
+    set_alpha_to_one: Annotated[bool, about("Whether the last DDIM step ends at a clean sample.")]
+    rescale_betas_zero_snr: Annotated[bool, about(
         "Whether the betas are rescaled so that no signal is left at the last step; not with `epsilon`.")]  # fmt: skip
-    thresholding: Annotated[bool, Meta(description=
+    thresholding: Annotated[bool, about(
         "Whether the predicted clean sample is clipped to a quantile of its absolute values and divided by it, instead "
         "of `clip_sample`; false if absent.")]  # fmt: skip
     dynamic_thresholding_ratio: Annotated[float, Meta(ge=0, le=1, description="The quantile of `thresholding`.")]

@@ -15,11 +15,10 @@ from typing import Annotated
 from unittest.mock import patch
 
 import numpy as np
-from msgspec import Meta
 
 from wdport.families.roles import Family
 from wdport.model import Array, Configuration, KerasLayer, KerasModel, KerasTensor, KerasVariable
-from wdport.shared_types import Number
+from wdport.shared_types import Number, about
 
 Bounds = Mapping[str, float]
 """Bounds by name."""
@@ -29,29 +28,29 @@ Bounds = Mapping[str, float]
 class Kill:
     """One known fault and its outcome."""
 
-    example: Annotated[str, Meta(description="Name of the model with the fault.")]
-    mutant: Annotated[str, Meta(description="Name of the fault.")]
-    site: Annotated[str, Meta(description="Layer with the fault.")]
-    gate: Annotated[str, Meta(description=
+    example: Annotated[str, about("Name of the model with the fault.")]
+    mutant: Annotated[str, about("Name of the fault.")]
+    site: Annotated[str, about("Layer with the fault.")]
+    gate: Annotated[str, about(
         "Letter of the gate that found the fault: the expected gate if it failed, otherwise the first gate that "
         "failed; empty if no gate failed.")]  # fmt: skip
-    expected: Annotated[str, Meta(description="Letter of the gate that should find the fault.")]
-    sites: Annotated[tuple[str, ...], Meta(description="Layers that were reported as faulty.")]
-    exact: Annotated[bool, Meta(description="Whether exactly the right layers were reported.")]
-    margin: Annotated[Number, Meta(description="Largest ratio of an error to its bound, in decades.")]
-    causes: Annotated[tuple[str, ...], Meta(description="Causes that were reported.")] = ()
-    equivalent: Annotated[str, Meta(description=
+    expected: Annotated[str, about("Letter of the gate that should find the fault.")]
+    sites: Annotated[tuple[str, ...], about("Layers that were reported as faulty.")]
+    exact: Annotated[bool, about("Whether exactly the right layers were reported.")]
+    margin: Annotated[Number, about("Largest ratio of an error to its bound, in decades.")]
+    causes: Annotated[tuple[str, ...], about("Causes that were reported.")] = ()
+    equivalent: Annotated[str, about(
         "For a fault that does not change the result, the reason why it does not; no gate should find such a "
         "fault.")] = ""  # fmt: skip
-    inputs: Annotated[str, Meta(description="Case that revealed the fault.")] = ""
-    sought: Annotated[bool, Meta(description="Whether the self-test looked for a cause.")] = False
-    facts: Annotated[str, Meta(description="Text of a correct cause.")] = ""
-    ratio: Annotated[Number | None, Meta(description=
+    inputs: Annotated[str, about("Case that revealed the fault.")] = ""
+    sought: Annotated[bool, about("Whether the self-test looked for a cause.")] = False
+    facts: Annotated[str, about("Text of a correct cause.")] = ""
+    ratio: Annotated[Number | None, about(
         "Largest isolated float32 error, as a multiple of the reference's; null if it was not "
         "measured.")] = None  # fmt: skip
-    single: Annotated[str | None, Meta(description=
+    single: Annotated[str | None, about(
         "Letter of the gate that finds the fault in float32 alone; null if that was not measured.")] = None  # fmt: skip
-    rejected: Annotated[tuple[str, ...] | None, Meta(description=
+    rejected: Annotated[tuple[str, ...] | None, about(
         "Fixed tolerances that reject the port's output; null if that was not measured.")] = None  # fmt: skip
 
     @property

@@ -13,11 +13,11 @@ from numbers import Integral, Real
 from pathlib import Path
 from typing import Annotated, Any, Final
 
-from msgspec import Meta, to_builtins
+from msgspec import to_builtins
 
 from wdport.errors import well_formed
 from wdport.files.manifest_seal import file_sha256
-from wdport.shared_types import Count, Sha256
+from wdport.shared_types import Count, Sha256, about
 
 SCHEMAS: Final[Mapping[str, int]] = {
     "verdict": 4,
@@ -46,17 +46,17 @@ SCHEMAS: Final[Mapping[str, int]] = {
 class NamedFile:
     """A file that was read, identified by its hash."""
 
-    name: Annotated[str, Meta(description="Name of the file.")]
-    sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
+    name: Annotated[str, about("Name of the file.")]
+    sha256: Annotated[Sha256, about("SHA-256 of the file.")]
 
 
 @dataclass(frozen=True)
 class OutputFile:
     """A file that was written."""
 
-    name: Annotated[str, Meta(description="Name of the file, without the path.")]
-    sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
-    bytes: Annotated[Count, Meta(description="Size of the file in bytes.")]
+    name: Annotated[str, about("Name of the file, without the path.")]
+    sha256: Annotated[Sha256, about("SHA-256 of the file.")]
+    bytes: Annotated[Count, about("Size of the file in bytes.")]
 
 
 def output_file(path: Path) -> OutputFile:
@@ -68,9 +68,9 @@ def output_file(path: Path) -> OutputFile:
 class FaultsDocument:
     """What a command with ``--json`` prints if it ends with several faults, such as those of a mapping table."""
 
-    error: Annotated[str, Meta(description="The error message on standard error, which names the first fault.")]
-    code: Annotated[Count, Meta(description="The exit code.")]
-    faults: Annotated[Sequence[str], Meta(description="Descriptions of all faults.")]
+    error: Annotated[str, about("The error message on standard error, which names the first fault.")]
+    code: Annotated[Count, about("The exit code.")]
+    faults: Annotated[Sequence[str], about("Descriptions of all faults.")]
 
 
 def document(kind: str, content: object) -> dict[str, Any]:

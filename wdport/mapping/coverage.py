@@ -7,14 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, overload
 
-from msgspec import Meta
-
 from wdport.mapping.arrays import combined_shape
 from wdport.mapping.axes import AxisError, Rule, Shape
 from wdport.mapping.lint import groups
 from wdport.mapping.names import NamePattern, PatternError, PatternIndex
 from wdport.mapping.rows import Row, Table
-from wdport.shared_types import Count
+from wdport.shared_types import Count, about
 
 
 @dataclass(frozen=True)
@@ -122,25 +120,25 @@ def sentences(
 class ClaimFacts:
     """A row and the tensors that it claims."""
 
-    file: Annotated[str, Meta(description="File that contains the row.")]
-    line: Annotated[Count, Meta(description="Line of the row.")]
-    torch: Annotated[str, Meta(description="Patterns of the PyTorch names that the row matches.")]
-    becomes: Annotated[str, Meta(description="Summary of what the row does with the tensors.")]
-    when: Annotated[str | None, Meta(description="Feature that the row requires; null if it requires none.")]
-    tensors: Annotated[Sequence[str], Meta(description="Names of the tensors that the row claims.")]
+    file: Annotated[str, about("File that contains the row.")]
+    line: Annotated[Count, about("Line of the row.")]
+    torch: Annotated[str, about("Patterns of the PyTorch names that the row matches.")]
+    becomes: Annotated[str, about("Summary of what the row does with the tensors.")]
+    when: Annotated[str | None, about("Feature that the row requires; null if it requires none.")]
+    tensors: Annotated[Sequence[str], about("Names of the tensors that the row claims.")]
 
 
 @dataclass(frozen=True)
 class CoverageFacts:
     """Which row claims which tensor."""
 
-    rows: Annotated[Sequence[ClaimFacts], Meta(description="Every row.")]
-    unclaimed: Annotated[Sequence[str], Meta(description="Tensors that no row claims.")]
-    doubled: Annotated[Mapping[str, Sequence[str]], Meta(description=
+    rows: Annotated[Sequence[ClaimFacts], about("Every row.")]
+    unclaimed: Annotated[Sequence[str], about("Tensors that no row claims.")]
+    doubled: Annotated[Mapping[str, Sequence[str]], about(
         "Tensors that more than one row claims, each with the locations of those rows.")]  # fmt: skip
-    idle: Annotated[Sequence[str], Meta(description="Locations of the rows that match nothing.")]
+    idle: Annotated[Sequence[str], about("Locations of the rows that match nothing.")]
     incomplete: Annotated[
-        Sequence[str], Meta(description="Descriptions of the rows that list several tensors of which only some exist.")
+        Sequence[str], about("Descriptions of the rows that list several tensors of which only some exist.")
     ]
 
     @property

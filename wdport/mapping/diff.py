@@ -12,12 +12,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Annotated, TypeVar
 
-from msgspec import Meta
-
 from wdport.mapping.coverage import becomes
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Row, Table, TapRow
-from wdport.shared_types import Count, JsonShape
+from wdport.shared_types import Count, JsonShape, about
 
 Property = str | JsonShape
 """A shape, or any other property as text; "" for one that is missing."""
@@ -43,9 +41,9 @@ matched."""
 class RenamedFacts:
     """A name that was probably renamed."""
 
-    a: Annotated[str, Meta(description="Name in A.")]
-    b: Annotated[str, Meta(description="Name in B.")]
-    of: Annotated[tuple[int, int], Meta(description=
+    a: Annotated[str, about("Name in A.")]
+    b: Annotated[str, about("Name in B.")]
+    of: Annotated[tuple[int, int], about(
         "Number of names with these properties that are only in A, and number of those that are only in "
         "B.")]  # fmt: skip
 
@@ -54,23 +52,23 @@ class RenamedFacts:
 class DifferenceDocument:
     """What ``wdport map diff --json`` prints: how B differs from A."""
 
-    same: Annotated[bool, Meta(description="Whether there are no differences between A and B.")]
-    alike: Annotated[Count, Meta(description="Number of names that have the same properties in both.")]
-    facts: Annotated[Mapping[str, tuple[str, str]], Meta(description=
+    same: Annotated[bool, about("Whether there are no differences between A and B.")]
+    alike: Annotated[Count, about("Number of names that have the same properties in both.")]
+    facts: Annotated[Mapping[str, tuple[str, str]], about(
         "Properties of the whole file that differ, with their values in A and in B; \"\" for a missing "
         "property.")]  # fmt: skip
-    prefix: Annotated[tuple[str, str] | None, Meta(description=
+    prefix: Annotated[tuple[str, str] | None, about(
         "The common prefix of the names in A, and the prefix that replaces it in B; null if it did not "
         "change.")]  # fmt: skip
-    only_a: Annotated[Mapping[str, Mapping[str, Property]], Meta(description=
+    only_a: Annotated[Mapping[str, Mapping[str, Property]], about(
         "Names that B lacks, with their properties: a tensor's shape and dtype, or what a row of a table "
         "does.")]  # fmt: skip
-    only_b: Annotated[Mapping[str, Mapping[str, Property]], Meta(description=
+    only_b: Annotated[Mapping[str, Mapping[str, Property]], about(
         "Names that A lacks, with their properties.")]  # fmt: skip
-    changed: Annotated[Mapping[str, Mapping[str, tuple[Property, Property]]], Meta(description=
+    changed: Annotated[Mapping[str, Mapping[str, tuple[Property, Property]]], about(
         "Properties that differ, by the name in B, with their values in A and in B; \"\" for a missing "
         "property.")]  # fmt: skip
-    renamed: Annotated[Sequence[RenamedFacts], Meta(description="Names that were probably renamed.")]
+    renamed: Annotated[Sequence[RenamedFacts], about("Names that were probably renamed.")]
 
 
 def difference(

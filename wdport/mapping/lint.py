@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Literal
 
-from msgspec import Meta
-
 from wdport.mapping.axes import Rule
 from wdport.mapping.names import NamePattern, alike, overlap
 from wdport.mapping.rows import Row, Table
 from wdport.mapping.table import CUSTOM
 from wdport.recorder import parse_input
-from wdport.shared_types import Count
+from wdport.shared_types import Count, about
 
 Level = Literal["error", "warning", "note"]
 
@@ -27,11 +25,11 @@ Level = Literal["error", "warning", "note"]
 class RemarkFacts:
     """A remark on one line of a mapping table."""
 
-    level: Annotated[Level, Meta(description=
+    level: Annotated[Level, about(
         "`error`: no checkpoint can fit the table. `warning`: the table may nevertheless be correct.")]  # fmt: skip
-    file: Annotated[str, Meta(description="Path of the table, or of an included table.")]
-    line: Annotated[Count, Meta(description="Line number; 0 for the table as a whole.")]
-    what: Annotated[str, Meta(description="The remark in one sentence.")]
+    file: Annotated[str, about("Path of the table, or of an included table.")]
+    line: Annotated[Count, about("Line number; 0 for the table as a whole.")]
+    what: Annotated[str, about("The remark in one sentence.")]
 
     @property
     def place(self) -> str:

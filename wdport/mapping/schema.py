@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Required, TypedDict
 
 from msgspec import Meta
 
-from wdport.shared_types import Positive, Text
+from wdport.shared_types import Positive, Text, about
 
 _INDEX = "<[a-z_]+(?:[+-][0-9]{1,9})?>"
 _WHOLE = rf"(?![\s\S]*>[0-9]*<)(?:[^<>*?]|{_INDEX})"
@@ -38,35 +38,35 @@ class LayerRow(TypedDict, total=False):
     """A layer: a module of the PyTorch model and the layer of the Keras model that computes the same
     results."""
 
-    torch: Required[Annotated[Name, Meta(description=
+    torch: Required[Annotated[Name, about(
         "Path of the PyTorch module, with its parts joined by `.`; in a section, without the section's `torch`. A "
         "single `.` is the section's prefix itself.")]]  # fmt: skip
-    keras: Required[Annotated[Name, Meta(description=
+    keras: Required[Annotated[Name, about(
         "Path of the Keras layer, with its parts joined by `/`; in a section, without the section's `keras`. It must "
         "have the same indices as `torch`.")]]  # fmt: skip
-    kind: Annotated[Text, Meta(description=
+    kind: Annotated[Text, about(
         "Layer kind. It determines the layer's tensors, their rules, the layout of its output and the settings that "
         "are compared. Without a kind, only outputs are compared.")]  # fmt: skip
-    names: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
+    names: Annotated[dict[str, Within], Meta(min_length=1), about(
         "Suffixes of the PyTorch tensors, by the kind's names for them, if they differ: `{query: "
         "to_q}`.")]  # fmt: skip
-    formerly: Annotated[dict[str, Within], Meta(min_length=1), Meta(description=
+    formerly: Annotated[dict[str, Within], Meta(min_length=1), about(
         "Former names of submodules, by the kind's names for them: `{out: proj_attn}`. Tensors with a former name are "
         "read under the current name.")]  # fmt: skip
-    flatten: Annotated[Axes, Meta(description=
+    flatten: Annotated[Axes, about(
         "Order of the axes that were flattened before the layer, in PyTorch and in Keras: `c h w -> h w "
         "c`.")]  # fmt: skip
-    sizes: Annotated[Sizes, Meta(description=
+    sizes: Annotated[Sizes, about(
         "Sizes of axes that no shape determines, by their names in `flatten` or `axes`.")]  # fmt: skip
-    axes: Annotated[Axes, Meta(description=
+    axes: Annotated[Axes, about(
         "Layout of the output, in PyTorch and in Keras, if it differs from the kind's: `b c h w -> b h w "
         "c`.")]  # fmt: skip
-    then: Annotated[Text, Meta(description=
+    then: Annotated[Text, about(
         "Activation that follows the PyTorch module and is part of the Keras layer.")]  # fmt: skip
-    up_to: Annotated[Literal["shift"], Meta(description=
+    up_to: Annotated[Literal["shift"], about(
         "`shift`: outputs may differ by a shift that is the same for every token.")]  # fmt: skip
-    optional: Annotated[bool, Meta(description="Whether the row may match nothing.")]
-    when: Annotated[Text, Meta(description=
+    optional: Annotated[bool, about("Whether the row may match nothing.")]
+    when: Annotated[Text, about(
         "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
 
 
@@ -74,22 +74,22 @@ class TensorRow(TypedDict, total=False):
     """One or more tensors that belong to no layer kind, and what is done with them: exactly one of ``keras`` with
     ``rule``, ``check`` and ``drop``; ``check`` may also be combined with ``keras``."""
 
-    torch: Required[Annotated[Name | Names, Meta(description=
+    torch: Required[Annotated[Name | Names, about(
         "Name of the PyTorch tensor, or the names of several that are combined.")]]  # fmt: skip
-    keras: Annotated[Name | Names, Meta(description=
+    keras: Annotated[Name | Names, about(
         "Path of the Keras variable that the tensor fills, or the paths of several. They must have the same indices as "
         "`torch`.")]  # fmt: skip
-    rule: Annotated[Text, Meta(description=
+    rule: Annotated[Text, about(
         "How the axes are rearranged: the name of a rule, or the rule itself, as in `out in -> in out`.")]  # fmt: skip
-    combine: Annotated[Text, Meta(description=
+    combine: Annotated[Text, about(
         "Arithmetic that combines several tensors before the rule is applied; `weight_norm` takes a magnitude and a "
         "direction.")]  # fmt: skip
-    sizes: Annotated[Sizes, Meta(description=
+    sizes: Annotated[Sizes, about(
         "Sizes of axes that no shape determines, by their names in the rule.")]  # fmt: skip
-    check: Annotated[Name, Meta(description="Constant of the model family that the tensor must equal.")]
-    drop: Annotated[Text, Meta(description="Reason for leaving the tensor out.")]
-    optional: Annotated[bool, Meta(description="Whether the row may match nothing.")]
-    when: Annotated[Text, Meta(description=
+    check: Annotated[Name, about("Constant of the model family that the tensor must equal.")]
+    drop: Annotated[Text, about("Reason for leaving the tensor out.")]
+    optional: Annotated[bool, about("Whether the row may match nothing.")]
+    when: Annotated[Text, about(
         "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
 
 
@@ -97,50 +97,48 @@ class TieRow(TypedDict, total=False):
     """A tensor that may be absent; if it is present, it must equal another tensor bit for bit, and it fills no
     variable."""
 
-    torch: Required[Annotated[Name, Meta(description="Name of the tensor.")]]
-    same_as: Required[
-        Annotated[Name, Meta(description="Name of the tensor that it must equal, with the same indices.")]
-    ]
-    when: Annotated[Text, Meta(description=
+    torch: Required[Annotated[Name, about("Name of the tensor.")]]
+    same_as: Required[Annotated[Name, about("Name of the tensor that it must equal, with the same indices.")]]
+    when: Annotated[Text, about(
         "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
 
 
 class Rows(TypedDict, total=False):
     """Rows of a table or of one of its sections."""
 
-    layers: Annotated[list[LayerRow], Meta(min_length=1), Meta(description="Rows for layers.")]
-    tensors: Annotated[list[TensorRow], Meta(min_length=1), Meta(description=
+    layers: Annotated[list[LayerRow], Meta(min_length=1), about("Rows for layers.")]
+    tensors: Annotated[list[TensorRow], Meta(min_length=1), about(
         "Rows for tensors that belong to no layer kind.")]  # fmt: skip
-    tied: Annotated[list[TieRow], Meta(min_length=1), Meta(description="Rows for tensors that equal another tensor.")]
+    tied: Annotated[list[TieRow], Meta(min_length=1), about("Rows for tensors that equal another tensor.")]
 
 
 class SectionForm(Rows, total=False):
     """Rows with a common prefix and a common feature."""
 
-    torch: Annotated[Prefix, Meta(description="Prefix of every PyTorch name of the section, without the trailing `.`.")]
-    keras: Annotated[Prefix, Meta(description="Prefix of every Keras path of the section, without the trailing `/`.")]
-    when: Annotated[Text, Meta(description="Feature without which no row of the section applies.")]
+    torch: Annotated[Prefix, about("Prefix of every PyTorch name of the section, without the trailing `.`.")]
+    keras: Annotated[Prefix, about("Prefix of every Keras path of the section, without the trailing `/`.")]
+    when: Annotated[Text, about("Feature without which no row of the section applies.")]
 
 
 class TableForm(Rows, total=False):
     """A mapping table of format 2: which layers of a PyTorch model and of its Keras port compute the same
     results."""
 
-    format: Required[Annotated[Literal[2], Meta(description="Version number of the format.")]]
-    family: Annotated[Text, Meta(description="Model family; if absent, `custom`, which is your own model.")]
-    variant: Annotated[Text, Meta(description="Name of the key layout within the family.")]
-    signature: Annotated[Name, Meta(description=
+    format: Required[Annotated[Literal[2], about("Version number of the format.")]]
+    family: Annotated[Text, about("Model family; if absent, `custom`, which is your own model.")]
+    variant: Annotated[Text, about("Name of the key layout within the family.")]
+    signature: Annotated[Name, about(
         "A tensor that only this layout has. A table without a signature is used only if you specify it.")]  # fmt: skip
-    include: Annotated[list[Text], Meta(description=
+    include: Annotated[list[Text], about(
         "Tables whose rows are added: for each, the name of a table that comes with wdport, or the path of a `.yaml` "
         "file in this file's folder or below it.")]  # fmt: skip
-    torch: Annotated[Text, Meta(description="Function that builds the PyTorch model, `module:name`.")]
-    keras: Annotated[Text, Meta(description="Function that builds the Keras model, `module:name`.")]
-    inputs: Annotated[list[Text], Meta(description=
+    torch: Annotated[Text, about("Function that builds the PyTorch model, `module:name`.")]
+    keras: Annotated[Text, about("Function that builds the Keras model, `module:name`.")]
+    inputs: Annotated[list[Text], about(
         "Inputs of the models in the order of the call, `NAME: AXES [-> AXES] [, DRAW]`. `b` is the batch "
         "axis.")]  # fmt: skip
-    config: Annotated[list[Text], Meta(description="Keys of `config.json` that the two functions take as arguments.")]
-    sampling: Annotated[dict[str, object], Meta(description=
+    config: Annotated[list[Text], about("Keys of `config.json` that the two functions take as arguments.")]
+    sampling: Annotated[dict[str, object], about(
         "Facts about your own generative model that sampling needs.")]  # fmt: skip
-    sections: Annotated[list[SectionForm], Meta(min_length=1), Meta(description=
+    sections: Annotated[list[SectionForm], Meta(min_length=1), about(
         "Groups of rows with a common prefix.")]  # fmt: skip

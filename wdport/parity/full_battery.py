@@ -20,6 +20,7 @@ from wdport.parity.bfloat16_gate import bfloat16_gate
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import OptimizerErrors, PortTraining, optimizer_gate
+from wdport.parity.optimizer_steps import BATCH
 from wdport.parity.trajectories import SamplingNetwork, trajectories_gate, trajectory_reference
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted
@@ -28,8 +29,6 @@ SEED = 5
 # With a gain of 32, so that attention's logits are large.
 BFLOAT16_CASES = (CASES[0], replace(CASES[0], gain=32.0), CASES[1])
 """The last one has the greatest lengths."""
-BATCH = 2
-"""Samples in a backward pass and in an optimizer step: more do not fit with 63 million parameters in float64."""
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from wdport.parity.torch_training import TorchTraining
 
 BATCH: Final = 2
-"""Samples of a step: more do not fit with 63 million parameters in float64."""
+"""Samples in a backward pass and in an optimizer step: more do not fit with 63 million parameters in float64."""
 
 Compared = tuple["torch.Tensor", list[Array], dict[str, float]]
 """PyTorch's loss, the port's gradients in the order of its trainable variables, and the errors of the port's loss and,

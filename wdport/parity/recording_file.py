@@ -29,7 +29,7 @@ from wdport.errors import InputError, printable
 from wdport.limits import MAX_EMPTY_SHAPE, MAX_ITEM_BYTES, MAX_RANK, MAX_RECORDED, MAX_RECORDED_BYTES
 from wdport.model import Array
 from wdport.recorder import Tensors
-from wdport.shared_types import Count, Sha256
+from wdport.shared_types import Count, Sha256, about
 
 LARGEST: Final = 1 << 48
 """Greater than any size, seed or number of bytes."""
@@ -123,67 +123,65 @@ Pair = tuple[Annotated[float, Meta(ge=0)], Annotated[float, Meta(ge=0)]]
 class CheckpointFacts(TypedDict):
     """The checkpoint that was recorded."""
 
-    name: Annotated[str, Meta(description="Name of the file.")]
-    sha256: Annotated[Sha256, Meta(description="SHA-256 of the file.")]
+    name: Annotated[str, about("Name of the file.")]
+    sha256: Annotated[Sha256, about("SHA-256 of the file.")]
 
 
 class Environment(TypedDict):
     """The environment in which the model was run."""
 
-    python: Annotated[str, Meta(description="Version of Python.")]
-    torch: Annotated[str, Meta(description="Version of torch.")]
-    numpy: Annotated[str, Meta(description="Version of NumPy.")]
-    torch_matmul: Annotated[str, Meta(description="Precision of float32 matrix products.")]
+    python: Annotated[str, about("Version of Python.")]
+    torch: Annotated[str, about("Version of torch.")]
+    numpy: Annotated[str, about("Version of NumPy.")]
+    torch_matmul: Annotated[str, about("Precision of float32 matrix products.")]
 
 
 class TensorFacts(TypedDict):
     """One tensor of the state_dict."""
 
-    shape: Annotated[list[Count], Meta(description="Shape of the tensor.")]
-    dtype: Annotated[str, Meta(description="Dtype in the file.")]
-    sha256: Annotated[
-        Sha256 | None, Meta(description="SHA-256 of the tensor's float32 values; null if they were recomputed.")
-    ]
+    shape: Annotated[list[Count], about("Shape of the tensor.")]
+    dtype: Annotated[str, about("Dtype in the file.")]
+    sha256: Annotated[Sha256 | None, about("SHA-256 of the tensor's float32 values; null if they were recomputed.")]
 
 
 class SpreadFacts(TypedDict):
     """How much one layer changes when everything that it gets is perturbed by one rounding: the sum of the squares of
     the changes, and the largest change."""
 
-    fed: Annotated[Pair, Meta(description="Change in the layer's inputs.")]
-    made: Annotated[Pair, Meta(description="Change in the layer's isolated outputs.")]
-    running: Annotated[Pair, Meta(description="Change in the layer's outputs in the running network.")]
+    fed: Annotated[Pair, about("Change in the layer's inputs.")]
+    made: Annotated[Pair, about("Change in the layer's isolated outputs.")]
+    running: Annotated[Pair, about("Change in the layer's outputs in the running network.")]
 
 
 class SingleFacts(TypedDict):
     """The float32 part of a case: both dtypes run on the same rounded inputs."""
 
-    inputs: Annotated[Arrays, Meta(description="Inputs, rounded to float32.")]
-    outputs: Annotated[tuple[Arrays, Arrays], Meta(description="Outputs in float32 and in float64.")]
-    isolated: Annotated[tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]], Meta(description=
+    inputs: Annotated[Arrays, about("Inputs, rounded to float32.")]
+    outputs: Annotated[tuple[Arrays, Arrays], about("Outputs in float32 and in float64.")]
+    isolated: Annotated[tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]], about(
         "For float32 and for float64: the outputs, and all isolated calls.")]  # fmt: skip
 
 
 class CaseFacts(TypedDict):
     """One case of the battery."""
 
-    seed: Annotated[Count, Meta(description="Seed of the inputs.")]
-    batch: Annotated[Count, Meta(description="Batch size.")]
-    scale: Annotated[float, Meta(description="Factor by which the inputs are multiplied.")]
-    random_biases: Annotated[bool, Meta(description="Whether random shifts were added to the biases.")]
-    extremes: NotRequired[Annotated[list[str], Meta(description=
+    seed: Annotated[Count, about("Seed of the inputs.")]
+    batch: Annotated[Count, about("Batch size.")]
+    scale: Annotated[float, about("Factor by which the inputs are multiplied.")]
+    random_biases: Annotated[bool, about("Whether random shifts were added to the biases.")]
+    extremes: NotRequired[Annotated[list[str], about(
         "For each sample, the kind of values that replace the ordinary ones: `zeros`, `constant`, `large`, `missing`, "
         "`whole`, `sparse`, `small` or `far`; \"\" for none.")]]  # fmt: skip
-    gain: NotRequired[Annotated[float, Meta(description=
+    gain: NotRequired[Annotated[float, about(
         "Factor by which the inputs of isolated layers are multiplied in float32; 1 if absent.")]]  # fmt: skip
-    names: Annotated[list[str], Meta(description="Names of the inputs.")]
-    inputs: Annotated[Arrays, Meta(description="Inputs; floating-point inputs are in float64.")]
-    outputs: Annotated[Arrays, Meta(description="Outputs in float64.")]
-    calls: Annotated[Calls, Meta(description=
+    names: Annotated[list[str], about("Names of the inputs.")]
+    inputs: Annotated[Arrays, about("Inputs; floating-point inputs are in float64.")]
+    outputs: Annotated[Arrays, about("Outputs in float64.")]
+    calls: Annotated[Calls, about(
         "Inputs and outputs of every module, by path, in order of completion; the second call of `X` is "
         "`X#2`.")]  # fmt: skip
-    single: Annotated[SingleFacts | None, Meta(description="The float32 part; null if the case has none.")]
-    conditioning: Annotated[dict[str, tuple[dict[str, SpreadFacts], Arrays]], Meta(description=
+    single: Annotated[SingleFacts | None, about("The float32 part; null if the case has none.")]
+    conditioning: Annotated[dict[str, tuple[dict[str, SpreadFacts], Arrays]], about(
         "For each dtype, how much rounding to this dtype changes every layer, and the largest change in each value of "
         "the outputs.")]  # fmt: skip
 
@@ -192,21 +190,21 @@ class RecordingForm(TypedDict):
     """Index of a recording, ``index.npy`` as UTF-8 JSON. Arrays are separate members, referred to as ``N``; as ``N:s``,
     rounded to float32; or as ``N:d``, rounded to float32 and converted back to float64."""
 
-    schema: Annotated[Literal[3], Meta(description="Version number of the format.")]
-    reference: Annotated[str, Meta(description="Function that builds the PyTorch model, `module:name`.")]
-    checkpoint: Annotated[CheckpointFacts, Meta(description="The checkpoint.")]
-    environment: Annotated[Environment, Meta(description="Environment in which the model was run.")]
-    evaluating: Annotated[bool, Meta(description="Whether the module was in evaluation mode.")]
-    names: Annotated[list[str], Meta(description="Paths of the modules that were recorded.")]
-    tensors: Annotated[dict[str, TensorFacts], Meta(description="The tensors of the state_dict, by name.")]
-    repeats: Annotated[bool, Meta(description="Whether a second run produced the same outputs, bit for bit.")]
-    notes: Annotated[list[str], Meta(description="Notes for the reader, one sentence each.")]
-    shifts: Annotated[dict[str, Reference], Meta(description="The shifts of the random biases, by parameter name.")]
-    sweeps: Annotated[dict[str, tuple[Reference, Reference, Reference]], Meta(description=
+    schema: Annotated[Literal[3], about("Version number of the format.")]
+    reference: Annotated[str, about("Function that builds the PyTorch model, `module:name`.")]
+    checkpoint: Annotated[CheckpointFacts, about("The checkpoint.")]
+    environment: Annotated[Environment, about("Environment in which the model was run.")]
+    evaluating: Annotated[bool, about("Whether the module was in evaluation mode.")]
+    names: Annotated[list[str], about("Paths of the modules that were recorded.")]
+    tensors: Annotated[dict[str, TensorFacts], about("The tensors of the state_dict, by name.")]
+    repeats: Annotated[bool, about("Whether a second run produced the same outputs, bit for bit.")]
+    notes: Annotated[list[str], about("Notes for the reader, one sentence each.")]
+    shifts: Annotated[dict[str, Reference], about("The shifts of the random biases, by parameter name.")]
+    sweeps: Annotated[dict[str, tuple[Reference, Reference, Reference]], about(
         "For each layer whose only input is time, its outputs at every time: in float64, in float32, and in float64 "
         "for the rounded times.")]  # fmt: skip
-    values: NotRequired[Annotated[dict[str, Reference], Meta(description="Values of tensors that were kept.")]]
-    cases: Annotated[list[CaseFacts], Meta(description="Cases of the battery.")]
+    values: NotRequired[Annotated[dict[str, Reference], about("Values of tensors that were kept.")]]
+    cases: Annotated[list[CaseFacts], about("Cases of the battery.")]
 
 
 AGAIN: Final = "record it again with wdport record"

@@ -6,8 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final, Literal
 
-from msgspec import Meta
-
 from wdport.compare.findings import Gate, GateFacts
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.results import Fault as Fault
@@ -18,7 +16,7 @@ from wdport.compare.results import locate as locate
 from wdport.compare.setting_values import SettingsReport
 from wdport.files import json_document
 from wdport.model import PartWords
-from wdport.shared_types import Number, Sha256
+from wdport.shared_types import Number, Sha256, about
 
 KIND: Final = "verdict"
 TERMS = ("P", "R", "S")
@@ -34,26 +32,26 @@ class VariableResult:
     """Relative float64 errors for one variable of the port: the error of its gradient for a random cotangent at the
     output, and its errors over the steps of the optimizer."""
 
-    reference: Annotated[str, Meta(description="Name of the tensor.")]
-    candidate: Annotated[str, Meta(description="Path of the variable.")]
-    gradient: Annotated[Number, Meta(description="Error of the variable's gradient.")] = 0.0
-    step_gradient: Annotated[Number, Meta(description=
+    reference: Annotated[str, about("Name of the tensor.")]
+    candidate: Annotated[str, about("Path of the variable.")]
+    gradient: Annotated[Number, about("Error of the variable's gradient.")] = 0.0
+    step_gradient: Annotated[Number, about(
         "Largest error of the variable's gradient over the optimizer's steps.")] = 0.0  # fmt: skip
-    first: Annotated[Number, Meta(description="Largest error of the first moment.")] = 0.0
-    second: Annotated[Number, Meta(description="Largest error of the second moment.")] = 0.0
-    value: Annotated[Number, Meta(description="Largest error of the variable's value.")] = 0.0
+    first: Annotated[Number, about("Largest error of the first moment.")] = 0.0
+    second: Annotated[Number, about("Largest error of the second moment.")] = 0.0
+    value: Annotated[Number, about("Largest error of the variable's value.")] = 0.0
 
 
 @dataclass(frozen=True)
 class Trajectory:
     """One sampler, run in both models from the same initial state with the same recorded noise."""
 
-    sampler: Annotated[str, Meta(description="Name of the sampler.")]
-    steps: Annotated[tuple[int, ...], Meta(description="Diffusion steps, in the order in which they are run.")]
-    logic: Annotated[tuple[Number, ...], Meta(description="Relative float64 error of the state after each step.")]
-    single: Annotated[tuple[Number, ...], Meta(description=
+    sampler: Annotated[str, about("Name of the sampler.")]
+    steps: Annotated[tuple[int, ...], about("Diffusion steps, in the order in which they are run.")]
+    logic: Annotated[tuple[Number, ...], about("Relative float64 error of the state after each step.")]
+    single: Annotated[tuple[Number, ...], about(
         "Relative error of the float32 port against the float64 reference after each step.")]  # fmt: skip
-    ratio: Annotated[Number | None, Meta(description=
+    ratio: Annotated[Number | None, about(
         "Root mean square of the float32 port's error over all steps, as a multiple of the float32 reference's; null "
         "if float32 was not run.")] = None  # fmt: skip
 
@@ -62,13 +60,13 @@ class Trajectory:
 class VerdictOutcome:
     """The outcome of a comparison."""
 
-    schema: Annotated[Literal[4], Meta(description="Version number of the format.")]
-    kind: Annotated[Literal["verdict"], Meta(description="Kind of the document.")]
-    passed: Annotated[bool, Meta(description=
+    schema: Annotated[Literal[4], about("Version number of the format.")]
+    kind: Annotated[Literal["verdict"], about("Kind of the document.")]
+    passed: Annotated[bool, about(
         "Whether everything was compared and matches, and the policy, the baseline and the known-fault check, if any, "
         "pass.")]  # fmt: skip
-    complete: Annotated[bool, Meta(description="Whether everything that had to be compared was compared.")]
-    exit_code: Annotated[Literal[0, 1, 6], Meta(description=
+    complete: Annotated[bool, about("Whether everything that had to be compared was compared.")]
+    exit_code: Annotated[Literal[0, 1, 6], about(
         "Exit code of `wdport verify`: 0 if `passed` is true; 1 if the models differ, or if only the policy, the "
         "baseline or the known-fault check fails; 6 if something was not compared.")]  # fmt: skip
 
@@ -77,48 +75,48 @@ class VerdictOutcome:
 class VerdictFacts:
     """What a comparison is of, how it was run, and all its numbers."""
 
-    checkpoint: Annotated[str, Meta(description="Name of the checkpoint or the recording.")]
-    converted: Annotated[str, Meta(description="Name of the converted file.")]
-    gates: Annotated[tuple[Gate | GateFacts, ...], Meta(description="Every gate, in the order of the report.")]
-    taps: Annotated[tuple[TapResult, ...], Meta(description="Every layer, in the order of the table.")]
-    parts: Annotated[tuple[PartResult, ...], Meta(description=
+    checkpoint: Annotated[str, about("Name of the checkpoint or the recording.")]
+    converted: Annotated[str, about("Name of the converted file.")]
+    gates: Annotated[tuple[Gate | GateFacts, ...], about("Every gate, in the order of the report.")]
+    taps: Annotated[tuple[TapResult, ...], about("Every layer, in the order of the table.")]
+    parts: Annotated[tuple[PartResult, ...], about(
         "Every part into which the family divides the output, such as a level.")]  # fmt: skip
-    decoded: Annotated[Number | None, Meta(description=
+    decoded: Annotated[Number | None, about(
         "Float64 error of the decoded output; null if it is not decoded.")]  # fmt: skip
-    assumed: Annotated[dict[str, object], Meta(description=
+    assumed: Annotated[dict[str, object], about(
         "Assumed configuration values: those that no file and no option specifies.")]  # fmt: skip
-    inputs: Annotated[tuple[str, ...], Meta(description="Descriptions of the cases that were run.")]
-    environment: Annotated[dict[str, str], Meta(description=
+    inputs: Annotated[tuple[str, ...], about("Descriptions of the cases that were run.")]
+    environment: Annotated[dict[str, str], about(
         "Versions of the libraries, and a description of the machine.")]  # fmt: skip
-    bounds: Annotated[dict[str, float], Meta(description="Bounds in force, by name.")] = field(default_factory=dict)
-    overlays: Annotated[tuple[Overlay, ...], Meta(description="Curves to plot.")] = ()
-    trajectories: Annotated[tuple[Trajectory, ...], Meta(description="Sampling runs that were compared.")] = ()
-    variables: Annotated[tuple[VariableResult, ...], Meta(description=
+    bounds: Annotated[dict[str, float], about("Bounds in force, by name.")] = field(default_factory=dict)
+    overlays: Annotated[tuple[Overlay, ...], about("Curves to plot.")] = ()
+    trajectories: Annotated[tuple[Trajectory, ...], about("Sampling runs that were compared.")] = ()
+    variables: Annotated[tuple[VariableResult, ...], about(
         "Every variable, if gradients were compared.")] = ()  # fmt: skip
-    settings: Annotated[SettingsReport, Meta(description=
+    settings: Annotated[SettingsReport, about(
         "Comparison of the hyper-parameters.")] = field(default_factory=SettingsReport)  # fmt: skip
-    causes: Annotated[dict[str, tuple[str, ...]], Meta(description=
+    causes: Annotated[dict[str, tuple[str, ...]], about(
         "Probable causes, by layer.")] = field(default_factory=dict)  # fmt: skip
-    reference: Annotated[str, Meta(description=
+    reference: Annotated[str, about(
         "Your own model, `module:name`, or a recording of it; empty if the reference comes from wdport or a "
         "library.")] = ""  # fmt: skip
-    words: Annotated[PartWords, Meta(description=
+    words: Annotated[PartWords, about(
         "Names that reports use for the parts of the output.")] = field(default_factory=PartWords)  # fmt: skip
-    rests_on: Annotated[Mapping[str, tuple[str, ...]], Meta(description=
+    rests_on: Annotated[Mapping[str, tuple[str, ...]], about(
         "For each configuration value, the letters of the gates whose outcome depends on "
         "it.")] = field(default_factory=dict)  # fmt: skip
-    digests: Annotated[dict[str, Sha256], Meta(description=
+    digests: Annotated[dict[str, Sha256], about(
         "SHA-256 of the compared files, by role.")] = field(default_factory=dict)  # fmt: skip
-    reference_kind: Annotated[ReferenceKind, Meta(description="Origin of the reference's code.")] = "wdport"
-    reference_code: Annotated[str, Meta(description="Name of the reference's code.")] = ""
-    rounded_to: Annotated[str, Meta(description=
+    reference_kind: Annotated[ReferenceKind, about("Origin of the reference's code.")] = "wdport"
+    reference_code: Annotated[str, about("Name of the reference's code.")] = ""
+    rounded_to: Annotated[str, about(
         "16-bit dtype to which the weights of both models were rounded; empty if they were not "
         "rounded.")] = ""  # fmt: skip
-    started: Annotated[str, Meta(description=
+    started: Annotated[str, about(
         "Start time in UTC, in ISO 8601 format; empty if unknown.")] = field(default="", compare=False)  # fmt: skip
-    left_out: Annotated[dict[str, str], Meta(description=
+    left_out: Annotated[dict[str, str], about(
         "Layers without any measurement, each with the reason.")] = field(default_factory=dict)  # fmt: skip
-    seconds: Annotated[float, Meta(description=
+    seconds: Annotated[float, about(
         "Duration in seconds, including compilation.")] = field(default=0.0, compare=False)  # fmt: skip
 
 
@@ -126,9 +124,9 @@ class VerdictFacts:
 class VerdictDocument(VerdictFacts, VerdictOutcome):
     """What ``wdport verify --json`` writes: all results. Infinite numbers are written as the string ``inf``."""
 
-    gates: Annotated[tuple[GateFacts, ...], Meta(description="Every gate, in the order of the report.")]
-    assuming: Annotated[dict[str, object], Meta(description="The assumed values on which the outcome depends.")]
-    faults: Annotated[tuple[Fault, ...], Meta(description=
+    gates: Annotated[tuple[GateFacts, ...], about("Every gate, in the order of the report.")]
+    assuming: Annotated[dict[str, object], about("The assumed values on which the outcome depends.")]
+    faults: Annotated[tuple[Fault, ...], about(
         "Every place that differs from the reference when tested on its own, in order of computation.")]  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from msgspec import UNSET, Meta, UnsetType
+from msgspec import UNSET, UnsetType
 
 from wdport import recorder
 from wdport.checkpoint import open_checkpoint
@@ -30,7 +30,7 @@ from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, 
 from wdport.porting.units import Unit, units_of
 from wdport.porting.writing import Doubt, Place, TableSection, fold, fold_doubts, sections, table_text
 from wdport.recorder import module_names
-from wdport.shared_types import Count
+from wdport.shared_types import Count, about
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -41,27 +41,27 @@ if TYPE_CHECKING:
 class SuggestionDocument:
     """What ``wdport map suggest --json`` prints."""
 
-    found: Annotated[bool, Meta(description="Whether a table was found for the whole model.")]
-    proved: Annotated[bool, Meta(description="Whether `verify` proved the table.")]
-    layers: Annotated[Count, Meta(description="Number of layers.")]
-    passes: Annotated[Count, Meta(description="Number of passes through the models.")]
-    seconds: Annotated[float, Meta(description="Total duration in seconds.")]
-    forward_seconds: Annotated[float, Meta(description=
+    found: Annotated[bool, about("Whether a table was found for the whole model.")]
+    proved: Annotated[bool, about("Whether `verify` proved the table.")]
+    layers: Annotated[Count, about("Number of layers.")]
+    passes: Annotated[Count, about("Number of passes through the models.")]
+    seconds: Annotated[float, about("Total duration in seconds.")]
+    forward_seconds: Annotated[float, about(
         "Time spent running the models, in seconds; part of the total duration.")]  # fmt: skip
-    doubts: Annotated[Sequence[str], Meta(description="Uncertainties about the table, one sentence each.")]
-    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
-    rows: Annotated[Sequence[Mapping[str, object]], Meta(description=
+    doubts: Annotated[Sequence[str], about("Uncertainties about the table, one sentence each.")]
+    notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")]
+    rows: Annotated[Sequence[Mapping[str, object]], about(
         "Rows of the table, in the form in which a mapping table contains them under `layers`, `tensors` and "
         "`tied`.")]  # fmt: skip
-    failure: Annotated[str, Meta(description=
+    failure: Annotated[str, about(
         "Why the table is not proved; empty if it is proved, or if no proof was attempted.")]  # fmt: skip
-    verdict: Annotated[VerdictDocument | None, Meta(description="The proof; null if there is none.")]
-    last_alike: Annotated[Place | None, Meta(description="The last layer at which the models agree.")]
-    first_unlike: Annotated[Place | None, Meta(description="The first layer at which the models do not agree.")]
-    causes: Annotated[Sequence[str], Meta(description="Probable causes of the difference, the most likely first.")]
-    what: Annotated[str | UnsetType, Meta(description=
+    verdict: Annotated[VerdictDocument | None, about("The proof; null if there is none.")]
+    last_alike: Annotated[Place | None, about("The last layer at which the models agree.")]
+    first_unlike: Annotated[Place | None, about("The first layer at which the models do not agree.")]
+    causes: Annotated[Sequence[str], about("Probable causes of the difference, the most likely first.")]
+    what: Annotated[str | UnsetType, about(
         "What is wrong at the first layer at which the models do not agree.")] = UNSET  # fmt: skip
-    wanted: Annotated[str | UnsetType, Meta(description=
+    wanted: Annotated[str | UnsetType, about(
         "What the input or output of this layer should be; empty if unknown.")] = UNSET  # fmt: skip
 
 

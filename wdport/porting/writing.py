@@ -8,10 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
-from msgspec import Meta
-
 from wdport.mapping.names import NamePattern
 from wdport.porting.candidate_rows import Fields
+from wdport.shared_types import about
 
 # A number in a name, but not one within an index such as <n+1>.
 _NUMBER = re.compile(r"(?<![0-9])(\d+)(?![0-9])(?![^<]*>)")
@@ -29,8 +28,8 @@ class Doubt(NamedTuple):
 class Place:
     """A layer in both models; either name may be empty."""
 
-    keras: Annotated[str, Meta(description="Path of the Keras layer.")]
-    torch: Annotated[str, Meta(description="Path of the PyTorch module.")]
+    keras: Annotated[str, about("Path of the Keras layer.")]
+    torch: Annotated[str, about("Path of the PyTorch module.")]
 
 
 @dataclass(frozen=True)

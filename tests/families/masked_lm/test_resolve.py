@@ -15,6 +15,7 @@ from safetensors.torch import load_file, save_file
 import wdport
 from tests.families.masked_lm.make import SMALL, Fields, fields_of, random_fields, save, tensors_of
 from tests.families.quick import network_verdict
+from tests.make import verified
 from wdport.cli.main import main
 from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import MisfitError
@@ -266,9 +267,7 @@ def test_another_configuration_in_the_converted_file_is_found(tmp_path: Path) ->
 @pytest.mark.parametrize("seed", range(20))
 def test_random_configurations_verify(seed: int, tmp_path: Path) -> None:
     fields = random_fields(seed)
-    folder = save(tmp_path / "m", fields, tensors_of(fields, seed))
-    verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "m.keras").output)
-    assert verdict, [str(finding) for gate in verdict.gates for finding in gate.findings]
+    verified(save(tmp_path / "m", fields, tensors_of(fields, seed)))
 
 
 @pytest.mark.full

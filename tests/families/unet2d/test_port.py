@@ -15,6 +15,7 @@ from safetensors.numpy import load_file
 import wdport
 from tests.families.quick import few_cases, filled, jitted
 from tests.families.unet2d.make import SMALL, VARIANTS, Fields, fields_of, random_fields, randomise, save, tensors_of
+from tests.make import verified
 from wdport.cli.main import main
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
@@ -170,9 +171,7 @@ def test_what_the_library_saves(safe: bool, tmp_path: Path) -> None:
 @pytest.mark.parametrize("seed", range(30))
 def test_random_configurations_verify(seed: int, tmp_path: Path) -> None:
     fields = random_fields(seed)
-    folder = save(tmp_path / "m", fields, tensors_of(fields, seed))
-    verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "m.keras").output)
-    assert verdict, [str(finding) for gate in verdict.gates for finding in gate.findings]
+    verified(save(tmp_path / "m", fields, tensors_of(fields, seed)))
 
 
 @pytest.mark.full

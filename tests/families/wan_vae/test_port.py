@@ -20,6 +20,7 @@ from parity_tests.faults.wan_vae import chunks
 from parity_tests.faults.wan_vae.chunks import FAULTS, run_chunk_faults
 from tests.families.quick import jitted
 from tests.families.wan_vae.make import NEW, OLD, VARIANTS, Fields, random_fields, save, tensors_of
+from tests.make import verified
 from wdport.cli.main import main
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
@@ -144,9 +145,7 @@ def test_verifies_without_a_flag(name: str, tmp_path: Path, capsys: pytest.Captu
 @pytest.mark.parametrize("seed", range(20))
 def test_random_configurations_verify(seed: int, tmp_path: Path) -> None:
     fields = random_fields(seed)
-    folder = save(tmp_path / "m", fields, tensors_of(fields, seed))
-    verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "m.keras").output)
-    assert verdict, [str(finding) for gate in verdict.gates for finding in gate.findings]
+    verified(save(tmp_path / "m", fields, tensors_of(fields, seed)))
 
 
 REFUSED: dict[str, tuple[Fields, str]] = {

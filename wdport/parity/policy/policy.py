@@ -19,7 +19,7 @@ from wdport.errors import InputError, did_you_mean
 from wdport.families.registry import known_bounds
 from wdport.limits import MAX_POLICY_BYTES
 from wdport.options import PathText
-from wdport.shared_types import Text
+from wdport.shared_types import Text, about
 
 Day = Annotated[
     str, Meta(extra_json_schema={"format": "date"}, pattern=r"^\d{4}-\d{2}-\d{2}$", examples=["2027-01-31"])
@@ -30,10 +30,10 @@ Day = Annotated[
 class BoundForm(TypedDict, total=False):
     """A bound that replaces the default. A looser bound needs a reason and an expiry date."""
 
-    value: Required[Annotated[float, Meta(gt=0), Meta(description=
+    value: Required[Annotated[float, Meta(gt=0), about(
         "The bound: a positive, finite number.")]]  # fmt: skip
-    reason: Annotated[Text, Meta(description="Reason why the bound differs from the default.")]
-    expires: Annotated[Day, Meta(description=
+    reason: Annotated[Text, about("Reason why the bound differs from the default.")]
+    expires: Annotated[Day, about(
         "The last day on which the bound is in force, as a TOML date without quotes. From the next day on, the policy "
         "gate (P) fails and the default is in force again.")]  # fmt: skip
 
@@ -41,7 +41,7 @@ class BoundForm(TypedDict, total=False):
 class SettingsForm(TypedDict, total=False):
     """How to treat hyper-parameters that differ."""
 
-    differs: Annotated[Literal["warn", "fail"], Meta(description=
+    differs: Annotated[Literal["warn", "fail"], about(
         "`fail`: a hyper-parameter that differs between the two models makes the policy gate (P) fail; `warn`, the "
         "default, only reports the difference.")]  # fmt: skip
 
@@ -49,20 +49,20 @@ class SettingsForm(TypedDict, total=False):
 class WaiverForm(TypedDict):
     """One layer that may fail one gate until a given day."""
 
-    tap: Annotated[str, Meta(pattern=r"^(?=[\s\S]*\S)[^*?<>\[\]{}]+$"), Meta(description=
+    tap: Annotated[str, Meta(pattern=r"^(?=[\s\S]*\S)[^*?<>\[\]{}]+$"), about(
         "Full path of the layer in the reference; patterns are not allowed.")]  # fmt: skip
-    gate: Annotated[str, Meta(description="The gate that the layer may fail, by its name or its letter.")]
-    reason: Annotated[Text, Meta(description="Reason why the failure is acceptable.")]
-    expires: Annotated[Day, Meta(description=
+    gate: Annotated[str, about("The gate that the layer may fail, by its name or its letter.")]
+    reason: Annotated[Text, about("Reason why the failure is acceptable.")]
+    expires: Annotated[Day, about(
         "The last day on which the waiver is in force, as a TOML date without quotes.")]  # fmt: skip
 
 
 class PolicyForm(TypedDict, total=False):
     """A policy: bounds, the treatment of settings that differ, and waivers of single layers."""
 
-    bounds: Annotated[dict[str, BoundForm], Meta(description="Bounds that differ from the defaults, by name.")]
-    settings: Annotated[SettingsForm, Meta(description="How to treat hyper-parameters that differ.")]
-    waivers: Annotated[list[WaiverForm], Meta(description="Layers that may fail, each for one gate.")]
+    bounds: Annotated[dict[str, BoundForm], about("Bounds that differ from the defaults, by name.")]
+    settings: Annotated[SettingsForm, about("How to treat hyper-parameters that differ.")]
+    waivers: Annotated[list[WaiverForm], about("Layers that may fail, each for one gate.")]
 
 
 _Error = Annotated[float, Meta(ge=1e-15)] | Literal["inf"]
@@ -72,20 +72,18 @@ class TapRecord(TypedDict):
     """Errors of one layer, rounded up to one significant digit. An infinite error, which only a waived layer can have,
     is the string ``inf``."""
 
-    isolated: Annotated[_Error, Meta(description=
+    isolated: Annotated[_Error, about(
         "Relative float64 error of the layer's outputs when the layer is fed the reference's inputs.")]  # fmt: skip
-    cumulative: Annotated[
-        _Error, Meta(description="Relative float64 error of the layer's outputs within the running network.")
-    ]
-    rms_ratio: Annotated[Annotated[float, Meta(ge=1)] | Literal["inf"], Meta(description=
+    cumulative: Annotated[_Error, about("Relative float64 error of the layer's outputs within the running network.")]
+    rms_ratio: Annotated[Annotated[float, Meta(ge=1)] | Literal["inf"], about(
         "Root mean square of the layer's float32 error, as a multiple of the reference's own.")]  # fmt: skip
 
 
 class BaselineForm(TypedDict):
     """Errors of every layer, recorded by ``wdport verify --baseline FILE --update-baseline``."""
 
-    schema: Annotated[Literal[1], Meta(description="Version number of the format.")]
-    taps: Annotated[dict[str, TapRecord], Meta(min_length=1), Meta(description=
+    schema: Annotated[Literal[1], about("Version number of the format.")]
+    taps: Annotated[dict[str, TapRecord], Meta(min_length=1), about(
         "Errors of each layer, by its path in the reference.")]  # fmt: skip
 
 

@@ -10,13 +10,12 @@ from dataclasses import dataclass, field
 from typing import Annotated, Any, Final, Literal
 
 import numpy as np
-from msgspec import Meta
 
 from wdport.compare.findings import label
 from wdport.families.faults import Kill
 from wdport.files import json_document
 from wdport.model import Array
-from wdport.shared_types import Count, Number
+from wdport.shared_types import Count, Number, about
 
 Accept = Callable[[Array, Array], bool]
 
@@ -59,8 +58,8 @@ def _accepted(accept: Accept, port: Array, reference: Array) -> bool:
 class Alarm:
     """A gate that fails a correct port."""
 
-    gate: Annotated[str, Meta(description="Letter of the gate.")]
-    place: Annotated[str, Meta(description="Place at which the gate fails.")]
+    gate: Annotated[str, about("Letter of the gate.")]
+    place: Annotated[str, about("Place at which the gate fails.")]
 
     def __str__(self) -> str:
         return f"{label(self.gate)} at {self.place}"
@@ -70,17 +69,15 @@ class Alarm:
 class Variant:
     """One correct port, or one correct way to run it."""
 
-    example: Annotated[str, Meta(description="Name of the model.")]
-    name: Annotated[str, Meta(description="What was changed.")]
-    logic: Annotated[Number | None, Meta(description="Largest isolated float64 error; null if it was not measured.")]
-    ratio: Annotated[Number | None, Meta(description=
+    example: Annotated[str, about("Name of the model.")]
+    name: Annotated[str, about("What was changed.")]
+    logic: Annotated[Number | None, about("Largest isolated float64 error; null if it was not measured.")]
+    ratio: Annotated[Number | None, about(
         "Largest isolated float32 error, as a multiple of the reference's; null if it was not measured.")]  # fmt: skip
-    alarms: Annotated[tuple[Alarm, ...], Meta(description="Gates that fail; each of them is a false alarm.")]
-    rejected: Annotated[tuple[str, ...] | None, Meta(description=
+    alarms: Annotated[tuple[Alarm, ...], about("Gates that fail; each of them is a false alarm.")]
+    rejected: Annotated[tuple[str, ...] | None, about(
         "Fixed tolerances that reject the port's output; null if that was not measured.")] = None  # fmt: skip
-    why: Annotated[
-        str, Meta(description="Why the port is correct, if it computes the same result in a different way.")
-    ] = ""
+    why: Annotated[str, about("Why the port is correct, if it computes the same result in a different way.")] = ""
 
 
 CAUSES_RIGHT: Final = 0.8
@@ -92,21 +89,21 @@ class GroupResult:
     """Faults of one kind."""
 
     gate: Annotated[
-        str, Meta(description="Letter of the gate that should find the faults; empty if there are several such gates.")
+        str, about("Letter of the gate that should find the faults; empty if there are several such gates.")
     ]
-    name: Annotated[str, Meta(description="Name of the kind.")]
-    kills: Annotated[tuple[Kill, ...], Meta(description="Outcomes of the faults.")]
+    name: Annotated[str, about("Name of the kind.")]
+    kills: Annotated[tuple[Kill, ...], about("Outcomes of the faults.")]
 
 
 @dataclass(frozen=True)
 class RuleCount:
     """A rule for accepting a port, and how well it separates faults from correct ports."""
 
-    name: Annotated[str, Meta(description="Name of the rule.")]
-    killed: Annotated[Count, Meta(description="Number of faults that the rule rejects.")]
-    faults: Annotated[Count, Meta(description="Total number of faults.")]
-    rejected: Annotated[Count, Meta(description="Number of correct ports that the rule rejects.")]
-    ports: Annotated[Count, Meta(description="Total number of correct ports.")]
+    name: Annotated[str, about("Name of the rule.")]
+    killed: Annotated[Count, about("Number of faults that the rule rejects.")]
+    faults: Annotated[Count, about("Total number of faults.")]
+    rejected: Annotated[Count, about("Number of correct ports that the rule rejects.")]
+    ports: Annotated[Count, about("Total number of correct ports.")]
 
 
 def _rejecting(rule: str) -> Callable[[Kill | Variant], bool]:
@@ -121,15 +118,15 @@ class SelftestResult:
     states why requested faults were left out.
     """
 
-    groups: Annotated[tuple[GroupResult, ...], Meta(description="Faults, by kind.")]
-    variants: Annotated[tuple[Variant, ...], Meta(description="Correct ports.")] = ()
-    quick: Annotated[bool, Meta(description="Whether only a few faults were tried.")] = False
-    causes: Annotated[bool, Meta(description="Whether the self-test had to look for causes.")] = True
-    bounds: Annotated[dict[str, float], Meta(description="Bounds in force, by name.")] = field(default_factory=dict)
-    environment: Annotated[dict[str, str], Meta(description=
+    groups: Annotated[tuple[GroupResult, ...], about("Faults, by kind.")]
+    variants: Annotated[tuple[Variant, ...], about("Correct ports.")] = ()
+    quick: Annotated[bool, about("Whether only a few faults were tried.")] = False
+    causes: Annotated[bool, about("Whether the self-test had to look for causes.")] = True
+    bounds: Annotated[dict[str, float], about("Bounds in force, by name.")] = field(default_factory=dict)
+    environment: Annotated[dict[str, str], about(
         "Versions of the libraries, and a description of the machine.")] = field(default_factory=dict)  # fmt: skip
-    seconds: Annotated[float, Meta(description="Duration in seconds.")] = field(default=0.0, compare=False)
-    note: Annotated[str, Meta(description=
+    seconds: Annotated[float, about("Duration in seconds.")] = field(default=0.0, compare=False)
+    note: Annotated[str, about(
         "Why requested faults were left out: outside a source checkout, only the faults of a quick run are "
         "available.")] = ""  # fmt: skip
 
@@ -224,16 +221,16 @@ class SelftestResult:
 class SelftestDocument:
     """What ``wdport selftest --json`` prints."""
 
-    passed: Annotated[bool, Meta(description="Whether the self-test passed.")]
-    exit_code: Annotated[Literal[0, 1, 6], Meta(description=
+    passed: Annotated[bool, about("Whether the self-test passed.")]
+    exit_code: Annotated[Literal[0, 1, 6], about(
         "Exit code of the command: 0 if the self-test passed, 1 if it failed, 6 if nothing was run.")]  # fmt: skip
-    faults: Annotated[Count, Meta(description="Number of faults that change the result.")]
-    killed: Annotated[Count, Meta(description="Number of these faults that a gate found.")]
-    right: Annotated[Count, Meta(description="Number of these faults that the right gate found at the right place.")]
-    causes_sought: Annotated[Count, Meta(description="Number of faults for which the self-test looked for a cause.")]
-    causes_right: Annotated[Count, Meta(description="Number of correct causes.")]
-    causes_wrong: Annotated[Count, Meta(description="Number of wrong causes.")]
-    variants: Annotated[Count, Meta(description="Number of correct ports.")]
-    false_alarms: Annotated[Count, Meta(description="Number of correct ports that fail.")]
-    rules: Annotated[Sequence[RuleCount], Meta(description="Comparison of rules for accepting a port.")]
-    details: Annotated[SelftestResult, Meta(description="Every fault and every variant.")]
+    faults: Annotated[Count, about("Number of faults that change the result.")]
+    killed: Annotated[Count, about("Number of these faults that a gate found.")]
+    right: Annotated[Count, about("Number of these faults that the right gate found at the right place.")]
+    causes_sought: Annotated[Count, about("Number of faults for which the self-test looked for a cause.")]
+    causes_right: Annotated[Count, about("Number of correct causes.")]
+    causes_wrong: Annotated[Count, about("Number of wrong causes.")]
+    variants: Annotated[Count, about("Number of correct ports.")]
+    false_alarms: Annotated[Count, about("Number of correct ports that fail.")]
+    rules: Annotated[Sequence[RuleCount], about("Comparison of rules for accepting a port.")]
+    details: Annotated[SelftestResult, about("Every fault and every variant.")]

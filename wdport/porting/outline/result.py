@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Struct
 
 from wdport.mapping.kinds.kind import KerasCall
 from wdport.porting.outline.counterparts import Default
-from wdport.shared_types import Count, JsonShape, Positive
+from wdport.shared_types import Count, JsonShape, Positive, about
 
 
 @dataclass(frozen=True)
@@ -117,75 +117,75 @@ class Outline:
 class TensorFlow(Struct, frozen=True, rename={"from_": "from"}):
     """An input or output tensor of a step."""
 
-    from_: Annotated[str, Meta(description=
+    from_: Annotated[str, about(
         "Source of the tensor, as seen from the enclosing module: a step, an argument or a parameter.")]  # fmt: skip
-    argument: Annotated[str | None, Meta(description="Name of the step's argument that receives the tensor.")]
-    axes: Annotated[str | None, Meta(description="Axes of the tensor in PyTorch's order, such as `b c h w`.")]
-    sizes: Annotated[Sequence[int | str], Meta(description="Sizes of the axes; `b` is the batch size.")]
-    kind: Annotated[str, Meta(description="`float`, `int`, `bool` or `complex`.")]
+    argument: Annotated[str | None, about("Name of the step's argument that receives the tensor.")]
+    axes: Annotated[str | None, about("Axes of the tensor in PyTorch's order, such as `b c h w`.")]
+    sizes: Annotated[Sequence[int | str], about("Sizes of the axes; `b` is the batch size.")]
+    kind: Annotated[str, about("`float`, `int`, `bool` or `complex`.")]
 
 
 @dataclass(frozen=True)
 class KerasCallFacts:
     """A Keras layer or function."""
 
-    name: Annotated[str, Meta(description="Name of the layer or function, such as `layers.Conv2D`.")]
-    arguments: Annotated[Mapping[str, object], Meta(description="Arguments of the call, by name.")]
+    name: Annotated[str, about("Name of the layer or function, such as `layers.Conv2D`.")]
+    arguments: Annotated[Mapping[str, object], about("Arguments of the call, by name.")]
 
 
 @dataclass(frozen=True)
 class DefaultFacts:
     """An argument whose default in Keras differs from PyTorch's."""
 
-    layer: Annotated[str, Meta(description="The Keras layer.")]
-    argument: Annotated[str, Meta(description="Name of the layer's argument.")]
-    keras: Annotated[object, Meta(description="Default of the argument.")]
-    setting: Annotated[str, Meta(description="PyTorch's hyper-parameter.")]
-    torch: Annotated[object, Meta(description="Default of the hyper-parameter.")]
-    needed: Annotated[object, Meta(description="Required value of the argument.")]
+    layer: Annotated[str, about("The Keras layer.")]
+    argument: Annotated[str, about("Name of the layer's argument.")]
+    keras: Annotated[object, about("Default of the argument.")]
+    setting: Annotated[str, about("PyTorch's hyper-parameter.")]
+    torch: Annotated[object, about("Default of the hyper-parameter.")]
+    needed: Annotated[object, about("Required value of the argument.")]
 
 
 @dataclass(frozen=True)
 class OutlineStep:
     """One step of the model."""
 
-    what: Annotated[Literal["layer", "function", "module"], Meta(description=
+    what: Annotated[Literal["layer", "function", "module"], about(
         "A layer, a torch function called between layers, or a module that contains steps.")]  # fmt: skip
-    number: Annotated[Positive | None, Meta(description="Position in call order; null for a module.")]
-    name: Annotated[str, Meta(description="Name within the enclosing module.")]
-    path: Annotated[str | None, Meta(description="Path in the model; null for a function.")]
-    type: Annotated[str, Meta(description="Full name of the class or function.")]
-    kind: Annotated[str | None, Meta(description="Layer kind for a row of a mapping table.")]
-    settings: Annotated[Mapping[str, object], Meta(description="Hyper-parameters, or arguments that are not tensors.")]
-    torch: Annotated[str, Meta(description="The step in PyTorch, abbreviated.")]
-    inputs: Annotated[Sequence[TensorFlow], Meta(description="Input tensors.")]
-    outputs: Annotated[Sequence[TensorFlow], Meta(description="Output tensors.")]
-    keras: Annotated[Sequence[KerasCallFacts], Meta(description="Keras calls that compute the same result, in order.")]
-    keras_text: Annotated[str | None, Meta(description=
+    number: Annotated[Positive | None, about("Position in call order; null for a module.")]
+    name: Annotated[str, about("Name within the enclosing module.")]
+    path: Annotated[str | None, about("Path in the model; null for a function.")]
+    type: Annotated[str, about("Full name of the class or function.")]
+    kind: Annotated[str | None, about("Layer kind for a row of a mapping table.")]
+    settings: Annotated[Mapping[str, object], about("Hyper-parameters, or arguments that are not tensors.")]
+    torch: Annotated[str, about("The step in PyTorch, abbreviated.")]
+    inputs: Annotated[Sequence[TensorFlow], about("Input tensors.")]
+    outputs: Annotated[Sequence[TensorFlow], about("Output tensors.")]
+    keras: Annotated[Sequence[KerasCallFacts], about("Keras calls that compute the same result, in order.")]
+    keras_text: Annotated[str | None, about(
         "The Keras calls, abbreviated, or a description of the code that you must write instead, such as a "
         "rearrangement of axes.")]  # fmt: skip
-    defaults: Annotated[Sequence[DefaultFacts], Meta(description=
+    defaults: Annotated[Sequence[DefaultFacts], about(
         "Arguments that must be specified because their defaults differ.")]  # fmt: skip
-    notes: Annotated[Sequence[str], Meta(description="Other differences, and what to check.")]
-    parameters: Annotated[Mapping[str, JsonShape], Meta(description=
+    notes: Annotated[Sequence[str], about("Other differences, and what to check.")]
+    parameters: Annotated[Mapping[str, JsonShape], about(
         "Shapes of the module's own tensors that its code reads directly.")]  # fmt: skip
-    steps: Annotated[Sequence[OutlineStep], Meta(description="Steps inside a module.")]
+    steps: Annotated[Sequence[OutlineStep], about("Steps inside a module.")]
 
 
 @dataclass(frozen=True)
 class OutlineDocument:
     """What ``wdport map outline --json`` prints: what a PyTorch model computes, step by step."""
 
-    model: Annotated[str, Meta(description="Function that builds the model, `module:name`.")]
-    parameters: Annotated[Count, Meta(description="Number of the model's parameters.")]
-    batch: Annotated[Positive, Meta(description="Batch size of the run.")]
-    versions: Annotated[Mapping[str, str], Meta(description="Versions of torch and Keras.")]
-    notes: Annotated[Sequence[str], Meta(description="Notes for the reader, one sentence each.")]
-    uncalled: Annotated[Mapping[str, str], Meta(description=
+    model: Annotated[str, about("Function that builds the model, `module:name`.")]
+    parameters: Annotated[Count, about("Number of the model's parameters.")]
+    batch: Annotated[Positive, about("Batch size of the run.")]
+    versions: Annotated[Mapping[str, str], about("Versions of torch and Keras.")]
+    notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")]
+    uncalled: Annotated[Mapping[str, str], about(
         "Layers that the run did not call, by path, with their constructors.")]  # fmt: skip
-    inputs: Annotated[Sequence[TensorFlow], Meta(description="Inputs of the model.")]
-    outputs: Annotated[Sequence[TensorFlow], Meta(description="Outputs of the model.")]
-    steps: Annotated[Sequence[OutlineStep], Meta(description="Steps, in call order.")]
+    inputs: Annotated[Sequence[TensorFlow], about("Inputs of the model.")]
+    outputs: Annotated[Sequence[TensorFlow], about("Outputs of the model.")]
+    steps: Annotated[Sequence[OutlineStep], about("Steps, in call order.")]
 
 
 def outline_document(outline: Outline) -> OutlineDocument:
