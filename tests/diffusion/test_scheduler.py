@@ -14,7 +14,8 @@ import pytest
 
 from wdport.diffusion.process import Run
 from wdport.diffusion.scan import plan_rows, run_plan
-from wdport.diffusion.scheduler import SCHEDULES, SPACINGS, TARGETS, VARIANCES, Scheduler
+from wdport.diffusion.scheduler import SCHEDULES, TARGETS, VARIANCES, Scheduler
+from wdport.diffusion.spacing import WHOLE
 from wdport.errors import UsageError
 from wdport.model import Clipping
 from wdport.recorder import lifted
@@ -40,7 +41,7 @@ def drawn(rng: np.random.Generator) -> tuple[dict[str, Any], int, float]:
         "prediction_type": str(rng.choice(list(TARGETS))),
         "clip_sample": bool(rng.integers(2)),
         "clip_sample_range": float(rng.choice([0.7, 1.0, 3.0])),
-        "timestep_spacing": str(rng.choice(SPACINGS)),
+        "timestep_spacing": str(rng.choice(WHOLE)),
         "steps_offset": int(rng.choice([0, 1])),
     }
     fields["rescale_betas_zero_snr"] = fields["prediction_type"] != "epsilon" and bool(rng.integers(2))
@@ -117,7 +118,7 @@ def _run(rows: Any, init: Any, tape: Any, clip: Clipping | None) -> Any:
 
 
 @pytest.mark.parametrize("prediction", TARGETS)
-@pytest.mark.parametrize("spacing", SPACINGS)
+@pytest.mark.parametrize("spacing", WHOLE)
 def test_plans_do_what_plain_loops_do(spacing: str, prediction: str) -> None:
     rng = np.random.default_rng(1)
     for schedule in SCHEDULES:
@@ -179,7 +180,7 @@ def test_a_change_of_the_clean_state_leaves_the_noise(sampler: str) -> None:
     assert drawn[True] == drawn[False] != []
 
 
-@pytest.mark.parametrize("spacing", SPACINGS)
+@pytest.mark.parametrize("spacing", WHOLE)
 def test_the_steps_of_every_count_are_the_librarys(spacing: str) -> None:
     """Halves are rounded as the library's own arithmetic leaves them: 24 of 100 trailing steps have one."""
     pytest.importorskip("diffusers", exc_type=ImportError)

@@ -19,11 +19,11 @@ from wdport.diffusion.scheduler import (
     IMPLEMENTED,
     OWN_STEPS,
     SCHEDULES,
-    SPACINGS,
     TARGETS,
     VARIANCES,
     Scheduler,
 )
+from wdport.diffusion.spacing import WHOLE
 
 diffusers = pytest.importorskip("diffusers", exc_type=ImportError)
 
@@ -38,7 +38,7 @@ VALUES: dict[str, list[Any]] = {
     "beta_end": [0.02, 0.03],
     "prediction_type": [*TARGETS, "flow_prediction"],
     "variance_type": [*VARIANCES, "learned", None],
-    "timestep_spacing": list(SPACINGS),
+    "timestep_spacing": list(WHOLE),
     "steps_offset": [0, 1],
     "clip_sample_range": [0.7, 1.0],
     "timestep_type": ["discrete", "continuous"],

@@ -196,7 +196,7 @@ def test_settings_are_parsed() -> None:
         SamplerSetting("ddim-textbook", 50, 1.0),
     ]
     assert found == [*wanted, SamplerSetting("heun")]
-    found.append(SamplerSetting("ddim-textbook", 9, 1 / 3))
+    found += [SamplerSetting("ddim-textbook", 9, 1 / 3), SamplerSetting("ddim-textbook", 9, 1 / 3, "karras")]
     assert parse_settings(" ".join(map(str, found))) == listed(["ddpm:1000", *found[1:]], "") == found
     assert listed(None, "ddpm") == [SamplerSetting("ddpm")]
     for text in ("", "ddim:20,20", "ddim:a", "ddim:1:2", ":5", "ddim:etax:3", "ddim:-1", "ddim:1.5", "ddim:etanan"):

@@ -156,7 +156,7 @@ IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
     ({"batch": 0}, "batch: invalid sample count 0; give 1 or more, or leave it out for any number"),
     ({"what": "all"}, "what: 'all' is unknown; give denoiser, sampler or network"),
     ({"precision": "high"}, "precision: 'high' is unknown; give highest or default"),
-    ({"eta": 0.5}, "sampler: a denoiser has none; leave out sampler, steps and eta, or export a sampler"),
+    ({"eta": 0.5}, "sampler: a denoiser has none; leave out sampler, steps, eta and spacing, or export a sampler"),
     ({"what": "denoiser", "sizes": {"n": 3}}, "sizes: are for a network; leave them out, or export a network"),
     ({"what": "network", "inputs": ["x: b 3"]}, "inputs: a waveletdiff model has its own; leave them out"),
     ({}, "model: a int is not a Keras model; give what wdport.load_model returns"),

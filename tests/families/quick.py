@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -19,15 +18,17 @@ from wdport.parity.run_gates import Setup
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_request import Pair
 
-jitted = partial(jax.jit, compiler_options=fast_compile())
-"""For a program that runs once."""
-
 
 @contextmanager
 def few_cases(count: int = 1) -> Iterator[None]:
     """Makes `verify` compare the first of its cases only."""
     with patch.object(verify, "battery", lambda *_: CASES[:count]):
         yield
+
+
+def jitted(function: Callable[..., Any]) -> Any:
+    """``function`` compiled for a run or two."""
+    return jax.jit(function, compiler_options=fast_compile())
 
 
 def network_verdict(checkpoint: Path | str, converted: Path | str, **options: Any) -> Verdict:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.compiler import compiler_flags
 from tests.guards.find import ROOMS, Guard, all_guards
 
 ROOT = Path(__file__).parents[2]
@@ -160,6 +161,7 @@ def _warm(tests: list[str]) -> None:
     JAX must not start here: its threads are not in a copy, which would wait for them.
     """
     os.environ["TEST_OPTIMIZED"] = "1"
+    os.environ["XLA_FLAGS"] = compiler_flags()  # otherwise conftest starts JAX with them
     import conftest
 
     del conftest

@@ -96,13 +96,13 @@ def test_correct_samplers_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_without_diffusers_its_samplers_are_not_compared(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor those that take its steps; the one that chooses its own is. The gate says what to install."""
+    """Nor those that take its steps; those that choose their own are. The gate says what to install."""
     monkeypatch.setitem(PROCESSES, "classes", (Scheduler(60, clip=1.5).process(), CLASSES))
     monkeypatch.setitem(__import__("sys").modules, "diffusers", None)
     gate = sampled(monkeypatch, "classes")
     assert (gate.outcome, gate.passed) == ("INCOMPLETE", False)
     subjects = {each.subject for each in gate.measures}
-    assert subjects == {"sampler dpm++2m-sde"}
+    assert subjects == {"sampler dpm++2m-sde", "karras spacing (dpm++2m)"}
     install = "diffusers: is not installed, and its DDPMScheduler is the reference; pip install 'wdport[diffusers]'"
     assert f"not everything is compared: {install}" in list(map(str, gate.findings))
 

@@ -139,7 +139,7 @@ DDIM: dict[str, Any] = {"sampler": "ddim", "steps": 4, "eta": 0.5, "seed": 3}
 
 CASES: dict[str, dict[str, Any]] = {
     "ddpm": {"seed": 2**32 - 1},
-    "batch": {"n": 5, "batch": 2, **DDIM},
+    "batch": {"n": 5, "batch": 2, "spacing": "karras", **DDIM},
     "init": {"init": INIT, **DDIM},
     "known, resampled": {"n": 3, "known": KNOWN, "resample": 2, **DDIM},
     "all devices, weights shared": {"n": 3, "devices": "all", "shard_weights": True, **DDIM},
@@ -210,7 +210,17 @@ def test_both_make_the_same_request_of_the_same_function(
 
     for module in (api, sampling):
         monkeypatch.setattr(module, "plan_job", planned)
-    given = {"n": 5, "batch": 2, "init": INIT, "known": KNOWN, "resample": 2, "devices": 1, **DDIM, "steps": 1}
+    given = {
+        "n": 5,
+        "batch": 2,
+        "init": INIT,
+        "known": KNOWN,
+        "resample": 2,
+        "devices": 1,
+        "spacing": "beta",
+        **DDIM,
+        "steps": 1,
+    }
     assert main(["sample", str(converted), *flags(tmp_path, given), "-o", str(tmp_path / "a.npz")]) == 0
     wdport.sample(models.get(None) or wdport.load_model(converted), **given)
     one, other = ({name: value for name, value in vars(each).items() if name != "called"} for each in asked)
@@ -222,6 +232,7 @@ def test_both_make_the_same_request_of_the_same_function(
 @pytest.mark.parametrize("given", [
     {"n": 3, "init": INIT, **DDIM}, {"init": INIT[:, :-1], **DDIM}, {"init": INIT * np.nan, **DDIM}, {"steps": 50},
     {"known": KNOWN[:-1], **DDIM}, {"known": KNOWN + 1e30, **DDIM}, {"resample": 3}, {"sampler": "plms"},
+    {"spacing": "karras", "steps": 1000},
     {"n": 1, "eta": 1.0}, {"seed": -1}, {"known": KNOWN, "sampler": "heun", "steps": 3}, {"devices": 99},
 ], ids=lambda given: " ".join(given))  # fmt: skip
 def test_both_refuse_the_same(

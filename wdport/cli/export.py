@@ -13,7 +13,7 @@ from wdport.cli.click_options import arguments, verb
 from wdport.cli.console import facts, size
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.model_inputs import SAMPLERS, model_inputs, not_sampled, open_own, stored_variables
+from wdport.cli.model_inputs import SAMPLERS, SPACING, model_inputs, not_sampled, open_own, stored_variables
 from wdport.cli.verb import given_options
 from wdport.cli.verification import passes, unverified, verified_artifact, verified_row
 from wdport.errors import UsageError, printable
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from wdport.exporting.api import Exported, Order
     from wdport.exporting.verification import Verification
 
-OTHERS = ("what", "platforms", "batch", "sampler", "steps", "eta", "dtype", "precision", "sizes", "inputs")
+OTHERS = ("what", "platforms", "batch", "sampler", "steps", "spacing", "eta", "dtype", "precision", "sizes", "inputs")
 """Options of programs, which do not apply to a file of tensors."""
 
 DESCRIBED = ("what", "batch", "programs", "condition", "compute_dtype", "precision")
@@ -63,6 +63,7 @@ class ExportRequest:
         "As for wdport sample, with --what sampler.  [default: ddpm; for a flow, heun]",
         "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)] = None  # fmt: skip
     steps: Annotated[int | None, Option("As for wdport sample.  [default: all; 20 for dpm++2m-sde]")] = None
+    spacing: Annotated[str | None, SPACING] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     dtype: Annotated[str, Option(
         "Keras dtype policy of the network.", choices=("float32", "mixed_bfloat16"))] = "float32"  # fmt: skip
@@ -127,7 +128,12 @@ def command(request: ExportRequest) -> int:
 
 def _require_fitting(what: str, request: ExportRequest) -> None:
     """Raise :class:`UsageError` for options of another kind of export."""
-    options = {"--sampler": request.sampler, "--steps": request.steps is not None, "--eta": request.eta}
+    options = {
+        "--sampler": request.sampler,
+        "--steps": request.steps is not None,
+        "--spacing": request.spacing,
+        "--eta": request.eta,
+    }
     if what != "sampler" and (first := next((name for name, value in options.items() if value), "")):
         raise UsageError(first, "requires --what sampler", "leave it out, or add --what sampler")
     if what != "network" and (request.sizes or request.inputs):
@@ -258,7 +264,7 @@ def _program_document(name: str, exported: Exported, verification: Verification 
     return _document(
         name, "stablehlo", exported.path, verification, platforms=exported.platforms, classes=held.get("classes"),
         arrays=UNSET if "programs" in held else arrays,
-        sampler=None if plan is None else ExportedSampler(plan.sampler, len(plan.steps), plan.eta),
+        sampler=None if plan is None else ExportedSampler(plan.sampler, len(plan.steps), plan.eta, plan.spacing),
         **{field: held.get(field, UNSET) for field in DESCRIBED},
     )  # fmt: skip
 
@@ -278,6 +284,7 @@ def _program_text(name: str, exported: Exported, verification: Verification | No
 def _sampled_rows(exported: Exported) -> list[tuple[str, str]]:
     held, plan = exported.facts, exported.plan
     eta = f", eta {plan.eta:g}" if plan and plan.eta else ""
+    spacing = f", {plan.spacing} spacing" if plan and plan.spacing else ""
     batch = held["batch"] or "b"
 
     def named(array: tuple[str, tuple[int, ...]]) -> str:
@@ -289,7 +296,7 @@ def _sampled_rows(exported: Exported) -> list[tuple[str, str]]:
     condition = f", {spec['name']} {(batch, *spec['shape'])}".replace("'", "") if spec else ""
     shape = state.partition(" ")[2]
     return [
-        ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{eta}" if plan else ""),
+        ("sampler", f"{plan.sampler}, {len(plan.steps)} network calls{spacing}{eta}" if plan else ""),
         ("takes", ("seed, indices (b,); or x_T and noise" if plan else f"state {shape}, time ({batch},)") + condition),
         ("gives", f"{state}{decoded}" if plan else f"prediction {shape}"),
     ]

@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Final
 
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.console import console
+from wdport.diffusion.spacing import SPACINGS
 from wdport.errors import UsageError
 from wdport.files.inputs import InputFiles
-from wdport.options import PathText
+from wdport.options import Option, PathText
 
 if TYPE_CHECKING:
     from wdport.conversion.load import Converted
@@ -19,6 +20,10 @@ if TYPE_CHECKING:
 SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "euler", "euler-ancestral", "heun", "dpm++2m", "dpm++2m-sde",
                    "unipc", "probability-flow", "rk4")  # fmt: skip
 """Samplers of all families; each family states which of them it has."""
+
+SPACING: Final = Option(
+    "Choose the steps otherwise than the checkpoint's own code: leading, linspace or trailing, as in diffusers; or by "
+    "noise level: karras, exponential or beta.", "NAME", choices=SPACINGS)  # fmt: skip
 
 
 def model_inputs(model: str, sha256: str | None, **files: PathText | None) -> InputFiles:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
@@ -97,6 +97,9 @@ class RecordingDocument:
     environment: Annotated[Environment, about("Environment in which the model was run.")]
 
 
+_SPACING: Final = about("Name of the spacing of the steps, as given; null for that of the checkpoint's own code.")
+
+
 @dataclass(frozen=True)
 class SamplesFile(OutputFile):
     """The file of samples."""
@@ -129,6 +132,7 @@ class SamplesDocument:
     sampler: Annotated[str, about("Name of the sampler.")]
     network_calls: Annotated[Count, about("Number of network calls per sample.")]
     eta: Annotated[float, about("Fraction of noise that a DDIM step adds; 0 for none.")]
+    spacing: Annotated[str | None, _SPACING]
     seed: Annotated[Count, about("Random seed. The seed and the index of a sample determine the sample.")]
     dtype: Annotated[str, about("Dtype in which the network computes.")]
     units: Annotated[str | None, about("Description of the units of decoded samples; null if samples are not decoded.")]
@@ -230,6 +234,7 @@ class ExportedSampler:
     name: Annotated[str, about("Name of the sampler.")]
     network_calls: Annotated[Count, about("Number of network calls per sample.")]
     eta: Annotated[float, about("Fraction of noise that a DDIM step adds; 0 for none.")]
+    spacing: Annotated[str | None, _SPACING]
 
 
 @dataclass(frozen=True, kw_only=True)

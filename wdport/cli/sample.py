@@ -15,7 +15,7 @@ from wdport.cli.click_options import arguments, verb
 from wdport.cli.console import console, counted, facts, size
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.model_inputs import SAMPLERS, model_inputs, open_sampled, stored_variables
+from wdport.cli.model_inputs import SAMPLERS, SPACING, model_inputs, open_sampled, stored_variables
 from wdport.cli.processes import leave, parse_devices
 from wdport.cli.progress import samples_bar
 from wdport.conversion.load import Converted
@@ -61,6 +61,7 @@ class SampleRequest:
     steps: Annotated[int | None, Option(
         "Number of steps, counted as in the checkpoint's own code, where 50 gives 51.  [default: all; 20 for "
         "dpm++2m-sde]")] = None  # fmt: skip
+    spacing: Annotated[str | None, SPACING] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     seed: Annotated[int, Option("Random seed; results do not depend on --chunk.")] = 0
     chunk: Annotated[int | None, Option(
@@ -330,6 +331,7 @@ def _document(
         sampler=plan.sampler,
         network_calls=len(plan.steps),
         eta=plan.eta,
+        spacing=plan.spacing,
         seed=sampler.seed,
         dtype=request.dtype,
         units=job.units or None,
@@ -351,9 +353,10 @@ def _text(request: SampleRequest, files: Files, job: Job, drawn: SamplesDocument
     about, arrays = job.sampler.programs.network.about, drawn.output.arrays
     state, decoded = about.state.name, about.decoded.name
     eta = f", eta {drawn.eta:g}" if drawn.eta else ""
+    spacing = f", {drawn.spacing} spacing" if drawn.spacing else ""
     processes = f", of {drawn.processes} processes" if drawn.processes > 1 else ""
     rows = [
-        ("sampler", f"{drawn.sampler}, {drawn.network_calls} network calls{eta}, seed {drawn.seed}"),
+        ("sampler", f"{drawn.sampler}, {drawn.network_calls} network calls{spacing}{eta}, seed {drawn.seed}"),
         ("cheaper", _cheaper(request, job)),
         (decoded, f"{arrays[decoded]}, {job.units}" if drawn.not_decoded is None else f"none: {drawn.not_decoded}"),
         (state, arrays[state]),

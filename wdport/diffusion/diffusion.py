@@ -7,15 +7,18 @@ network at each step, and the steps that a sampler visits.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
+
+import numpy as np
 
 from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.process import MIN_SNR, UNIFORM, Network, Run
 from wdport.diffusion.reference_samplers import Change, Noise, solver_states, solver_steps
 from wdport.diffusion.sampler_steps import END, SAMPLERS, Point, Updates
-from wdport.diffusion.schedules import FEW, Array, NoiseSchedule, even_steps
-from wdport.errors import UsageError
+from wdport.diffusion.schedules import FEW, Array, NoiseSchedule, even_steps, step_count
+from wdport.diffusion.spacing import LEVELS, SPACINGS, WHOLE, whole_steps
+from wdport.errors import UsageError, did_you_mean
 from wdport.model import FORMER_SAMPLERS, Clipping
 
 if TYPE_CHECKING:
@@ -45,7 +48,8 @@ class Diffusion:
     signal and noise left at the end. ``loops`` are the checkpoint's own samplers as plain loops, with which ``runs``
     are compared, over the steps that ``listed`` returns for a number of them. ``first`` is the first of the T steps on
     which the network was trained. ``clip`` is how the predicted clean state is changed, if it is. ``silent``: no signal
-    is left at step T.
+    is left at step T; ``integer_times``: the network takes no times between those of the steps. ``spacing``, if given,
+    is the one of :data:`wdport.diffusion.spacing.SPACINGS` by which the steps were chosen.
     """
 
     schedule: NoiseSchedule
@@ -61,6 +65,8 @@ class Diffusion:
     first: int = 1
     clip: Clipping | None = None
     silent: bool = False
+    integer_times: bool = False
+    spacing: str | None = None
 
     @property
     def solved(self) -> NoiseSchedule:
@@ -121,7 +127,7 @@ class Diffusion:
         self, run: Run, network: Network, init: Array, noise: Noise, change: Change | None = None, repeats: int = 1
     ) -> Array:
         bars = self.solved.alpha_bar
-        if run.sampler in SPACED:
+        if run.sampler in SPACED and not self.spacing:
             steps = solver_steps(bars, TRIAL, self.trained_last)
         else:
             steps = list(range(self.last, 0, -1)) if run.sampler in self.unthinned else self.visited(run)
@@ -129,6 +135,28 @@ class Diffusion:
             return self.loops[run.sampler](network, run, steps, init, noise, change, repeats)[-1]
         return solver_states(run.sampler, network, bars, self.times, run.target, steps, init, noise, run.eta, change,
                              repeats)[-1]  # fmt: skip
+
+    def respaced(self, spacing: str, count: int | None) -> Diffusion:
+        """The process whose samplers visit other steps; see :meth:`wdport.diffusion.process.Process.respaced`."""
+        if spacing not in SPACINGS:
+            fix = did_you_mean(spacing, SPACINGS) or f"use one of {', '.join(SPACINGS)}"
+            raise UsageError("spacing", f"unknown spacing {spacing!r}", fix)
+        if spacing in WHOLE:
+            rule = lambda count: whole_steps(spacing, step_count(count, self.last, self.last), self.last)  # noqa: E731
+            return replace(self, rule=rule, listed=None, spacing=spacing)
+        # Noise levels are steps of a process of their own, which a sampler takes one by one.
+        last = self.trained_last
+        count = step_count(count, last, last)
+        bars = self.solved.alpha_bar[1 : last + 1]
+        trained = np.sqrt((1.0 - bars) / bars)
+        levels = LEVELS[spacing](trained[-1], trained[0], count)[::-1]
+        steps = np.interp(np.log(levels), np.log(trained), np.arange(1.0, last + 1.0))
+        times = np.interp(np.rint(steps) if self.integer_times else steps, np.arange(self.last + 1.0), self.times)
+        alpha_bar = np.append(1.0, 1.0 / (1.0 + levels**2))
+        alpha = np.append(1.0, alpha_bar[1:] / alpha_bar[:-1])
+        schedule = NoiseSchedule(1.0 - alpha, alpha, alpha_bar)
+        return Diffusion(schedule, self.target, np.append(times[0], times), lambda _: np.arange(count, 0, -1),
+                         end=self.end, clip=self.clip, spacing=spacing)  # fmt: skip
 
     def visited(self, run: Run) -> list[int]:
         return self.listed(TRIAL) if self.listed else self.rule(TRIAL).tolist()
@@ -159,8 +187,8 @@ class Diffusion:
         name = FORMER_SAMPLERS.get(name, name)
         if name in self.unthinned and steps not in (None, self.last):
             raise UsageError("steps", f"{name} takes all {self.last} steps, not {steps}", "leave it out, or use ddim")
-        spacing = SPACED.get(name)
-        listed = self.rule(steps) if spacing is None else spacing(self.schedule.alpha_bar, steps, self.trained_last)
+        chosen = None if self.spacing else SPACED.get(name)
+        listed = self.rule(steps) if chosen is None else chosen(self.schedule.alpha_bar, steps, self.trained_last)
         return repeated(self.at(name, listed, eta, changed=changed), self.schedule, times)
 
     def at(
@@ -171,6 +199,7 @@ class Diffusion:
         if sampler not in samplers:
             raise UsageError("sampler", f"unknown sampler {sampler!r}", f"use one of {', '.join(samplers)}")
         schedule = self.schedule if sampler in self.checkpoint_samplers else self.solved
-        return make_plan(sampler, schedule, steps, eta=eta, target=target or self.target,
+        plan = make_plan(sampler, schedule, steps, eta=eta, target=target or self.target,
                          updates=samplers[sampler],
                          times=self.times, changed=changed, end=self.end, silent=self.silent)  # fmt: skip
+        return replace(plan, spacing=self.spacing)

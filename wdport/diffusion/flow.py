@@ -192,6 +192,9 @@ class Flow:
             raise UsageError("resample", "a flow adds no noise, so no step can be repeated", "give 1, or leave it out")
         return self.at(sampler or self.samplers[0], self.grid(steps), eta, changed=changed)
 
+    def respaced(self, spacing: str, count: int | None) -> Flow:
+        raise UsageError("spacing", "the times of a flow are evenly spaced", "leave it out")
+
     def noising(self, law: str = UNIFORM) -> FlowNoising:
         from wdport.diffusion.noising import FlowNoising  # imports jax
 

@@ -84,6 +84,7 @@ class SamplingPlan:
     times: Array
     coefficients: Array
     clean: Array
+    spacing: str | None = None
 
     @property
     def changed(self) -> bool:

@@ -66,6 +66,12 @@ class Process(Protocol):
         network's estimate of the clean state is changed. Raises :class:`UsageError`."""
         ...
 
+    def respaced(self, spacing: str, count: int | None) -> Process:
+        """The process whose samplers visit other steps, ``count`` of them, all for None, by a name of
+        :data:`wdport.diffusion.spacing.SPACINGS`: whole steps, or noise levels between those of the first and last
+        trained steps, with times between those of the steps. Raises :class:`UsageError`."""
+        ...
+
     def noising(self, law: str = UNIFORM) -> Noising:
         """How training makes noisy states, with steps drawn by this ``law``; raises :class:`UsageError` for one that it
         does not know."""

@@ -23,6 +23,7 @@ from wdport.diffusion.process import Network, Run
 from wdport.diffusion.reference_scheduler import KINDS, ReferenceScheduler
 from wdport.diffusion.sampler_steps import END, NOTHING, Point, Row, View, shares, x, z
 from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille, step_count
+from wdport.diffusion.spacing import WHOLE, whole_steps
 from wdport.errors import UsageError, did_you_mean, printable
 from wdport.model import Clipping
 
@@ -121,7 +122,6 @@ LEAST, MOST = 1, 100_000
 """Steps of training."""
 
 TARGETS: Final = {"epsilon": "noise", "sample": "sample", "v_prediction": "velocity"}
-SPACINGS: Final = ("leading", "linspace", "trailing")
 # The second computes the same deviation by way of the logarithm of the variance.
 VARIANCES: Final = ("fixed_small", "fixed_small_log", "fixed_large")
 SCHEDULES: Final[Mapping[str, Callable[[int, float, float], Array]]] = {
@@ -162,7 +162,7 @@ class Scheduler:
         _require_integer("num_train_timesteps", self.num_train_timesteps, LEAST, MOST)
         _require_integer("steps_offset", self.steps_offset, 0, self.num_train_timesteps - 1)
         for name, choices in (("beta_schedule", tuple(SCHEDULES)), ("prediction_type", tuple(TARGETS)),
-                            ("variance_type", VARIANCES), ("timestep_spacing", SPACINGS)):  # fmt: skip
+                            ("variance_type", VARIANCES), ("timestep_spacing", WHOLE)):  # fmt: skip
             if getattr(self, name) not in choices:
                 raise ValueError(f"{name} {getattr(self, name)!r:.40} is not supported: one of {', '.join(choices)}")
         for name in ("set_alpha_to_one", "rescale_betas_zero_snr", "thresholding"):
@@ -250,24 +250,17 @@ class Scheduler:
         """(S,) int64, the library's steps for this number of them plus one; all of them if ``None``."""
         last = self.num_train_timesteps
         count = step_count(count, last, last)
-        if self.timestep_spacing == "linspace":
-            # Halves are rounded to even, as in the library, which also uses NumPy here.
-            steps = np.linspace(0, last - 1, count).round()[::-1]
-        elif self.timestep_spacing == "trailing":
-            # Cut to ``count``: by rounding, arange may have one more element, which would be step -1.
-            steps = np.round(np.arange(last, 0, -last / count))[:count] - 1
-        else:
-            steps = np.arange(float(count))[::-1] * (last // count) + self.steps_offset
-        if steps[0] >= last:
+        steps = whole_steps(self.timestep_spacing, count, last, self.steps_offset)
+        if steps[0] > last:
             what = f"{count} steps from {self.steps_offset} on go beyond the last of {last}"
             raise UsageError("steps", what, "give fewer")
-        listed: Array = steps.astype(np.int64) + 1
-        return listed
+        return steps
 
-    def process(self, fraction: bool = False) -> Scheduled:
+    def process(self, fraction: bool = False, integer_times: bool = False) -> Scheduled:
         """The samplers "ddpm" and "ddim" are the library's; DDIM with ``eta`` as there.
 
-        The network gets the library's step, or with ``fraction`` the step counted from 1, divided by T.
+        The network gets the library's step, or with ``fraction`` the step counted from 1, divided by T;
+        ``integer_times`` if it can take no times in between.
         """
         schedule = self.schedule()
         last = self.num_train_timesteps
@@ -283,10 +276,6 @@ class Scheduler:
                 then = all_points[now.step - stride - 1] if now.step > stride else end
                 yield now.step, (_ddim(now, then, view, eta), NOTHING, NOTHING)
 
-        def ddpm(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
-            for now, then in pairwise(points):
-                yield now.step, (_ddpm(now, then, view, self.variance_type == "fixed_large"), NOTHING, NOTHING)
-
         def retimed(network: Network) -> Network:
             return (lambda x, t: network(x, (t + 1) / last)) if fraction else network
 
@@ -301,7 +290,7 @@ class Scheduler:
             self.target,
             per_mille(last) if fraction else np.arange(last + 1) - 1.0,
             self.steps,
-            checkpoint_samplers={"ddpm": ddpm, "ddim": ddim},
+            checkpoint_samplers={"ddpm": self._ddpm, "ddim": ddim},
             loops={sampler: loop(sampler) for sampler in KINDS},
             listed=lambda count: [step + 1 for step in reference.steps(count)],
             runs=tuple(runs),
@@ -309,7 +298,12 @@ class Scheduler:
             scheduler=self,
             fraction=fraction,
             clip=self.clipping,
+            integer_times=integer_times,
         )
+
+    def _ddpm(self, points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
+        for now, then in pairwise(points):
+            yield now.step, (_ddpm(now, then, view, self.variance_type == "fixed_large"), NOTHING, NOTHING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -321,7 +315,18 @@ class Scheduled(Diffusion):
 
     def otherwise(self, **fields: Any) -> Scheduled:
         """The process of the same scheduler with other fields."""
-        return replace(self.scheduler, **fields).process(self.fraction)
+        return replace(self.scheduler, **fields).process(self.fraction, self.integer_times)
+
+    def respaced(self, spacing: str, count: int | None) -> Diffusion:
+        if spacing in WHOLE:
+            return replace(self.otherwise(timestep_spacing=spacing), spacing=spacing)
+
+        def ddim(points: Sequence[Point], view: View, eta: float) -> Iterator[Row]:
+            for now, then in pairwise(points):
+                yield now.step, (_ddim(now, then, view, eta), NOTHING, NOTHING)
+
+        samplers = {"ddpm": self.checkpoint_samplers["ddpm"], "ddim": ddim}
+        return replace(super().respaced(spacing, count), checkpoint_samplers=samplers)
 
 
 def _ddpm(now: Point, then: Point, view: View, large: bool) -> Array:

@@ -17,6 +17,7 @@ from wdport.data.samples_reader import SeriesSet
 from wdport.data.series import Series
 from wdport.data.statistics import Statistics
 from wdport.data.transforms import OHLC_ATR
+from wdport.diffusion.spacing import SPACINGS
 from wdport.errors import UsageError
 from wdport.evaluation.api import Report, evaluate
 from wdport.evaluation.distances import Scaling
@@ -35,16 +36,18 @@ MOST: Final = 1_000_000
 
 @dataclass(frozen=True)
 class SamplerSetting:
-    """A sampler with a number of steps (None for all of them) and an amount of noise."""
+    """A sampler with a number of steps (None for all of them), an amount of noise, and a spacing of the steps."""
 
     sampler: str
     steps: int | None = None
     eta: float = 0.0
+    spacing: str | None = None
 
     @property
     def kind(self) -> str:
-        """The sampler with its noise."""
-        return self.sampler + (f":eta{str(float(self.eta)).removesuffix('.0')}" if self.eta else "")
+        """The sampler with its spacing and its noise."""
+        eta = f"eta{str(float(self.eta)).removesuffix('.0')}" if self.eta else ""
+        return ":".join(part for part in (self.sampler, self.spacing, eta) if part)
 
     def __str__(self) -> str:
         return self.kind + ("" if self.steps is None else f":{self.steps}")
@@ -68,17 +71,19 @@ def listed(settings: str | Sequence[str | SamplerSetting] | None, default: str) 
 
 
 def parse_settings(text: str) -> list[SamplerSetting]:
-    """Settings from text such as ``"ddpm:1000 ddim:20,50 ddim-textbook:eta1:50"``; raises :class:`UsageError`."""
+    """Settings from text such as ``"ddpm:1000 ddim:20,50 euler:karras:20 ddim-textbook:eta1:50"``;
+    raises :class:`UsageError`."""
     settings = []
     for word in text.split():
         name, *parts = word.split(":")
         name, eta = FORMER_SAMPLERS.get(name, name), 0.0
+        spacing = parts.pop(0) if parts and parts[0] in SPACINGS else None
         if parts and parts[0].startswith("eta"):
             eta = _number(word, parts.pop(0)[3:], float)
         if len(parts) > 1 or not name:
             raise UsageError("sweep", f"{word[:40]!r} is not SAMPLER:STEPS,STEPS", "write for example ddim:20,50")
         steps = [int(_number(word, number, int)) for number in parts[0].split(",")] if parts else [None]
-        settings += [SamplerSetting(name, step_count, eta) for step_count in steps]
+        settings += [SamplerSetting(name, step_count, eta, spacing) for step_count in steps]
     if not settings:
         raise UsageError("sweep", "has no setting", "write for example ddpm:1000 ddim:20,50")
     if len(set(map(str, settings))) < len(settings):
@@ -248,12 +253,13 @@ def _jobs(
     jobs: dict[SamplerSetting, Job] = {}
     for setting in settings:
         request = Request(
-            count=count, sampler=setting.sampler, steps=setting.steps, eta=setting.eta, seed=seed, **options
-        )
+            count=count, sampler=setting.sampler, steps=setting.steps, eta=setting.eta, spacing=setting.spacing,
+            seed=seed, **options,
+        )  # fmt: skip
         try:
             job = plan_job(programs, request)
         except UsageError as error:
-            if error.where not in ("sampler", "steps", "eta"):
+            if error.where not in ("sampler", "steps", "eta", "spacing"):
                 raise
             raise UsageError("sweep", f"{setting}: {error.what}", error.fix) from None
         plan = job.sampler.plan

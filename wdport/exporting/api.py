@@ -46,6 +46,7 @@ class Order:
     sampler: str | None = None
     steps: int | None = None
     eta: float = 0.0
+    spacing: str | None = None
     precision: str = "highest"
     sizes: Mapping[str, int] = field(default_factory=dict)
 
@@ -79,6 +80,7 @@ def export(
     sampler: str | None = None,
     steps: int | None = None,
     eta: float = 0.0,
+    spacing: str | None = None,
     precision: str = "highest",
     force: bool = False,
 ) -> Exported:
@@ -100,6 +102,7 @@ def export(
         sampler: as in :func:`wdport.sample`, only for "sampler".
         steps: as in :func:`wdport.sample`, only for "sampler".
         eta: as in :func:`wdport.sample`, only for "sampler".
+        spacing: as in :func:`wdport.sample`, only for "sampler".
         precision: precision of float32 products: "highest", or "default", which rounds the factors to fewer bits on a
             TPU and possibly on a GPU. On a CPU both are the same.
         force: replace an existing file.
@@ -112,7 +115,7 @@ def export(
         MachineError: writing fails, or flatbuffers is not installed.
     """
     what = what or ("denoiser" if draws_samples(model) else NETWORK)
-    order = Order(what, platforms, batch, sampler, steps, eta, precision, sizes or {})
+    order = Order(what, platforms, batch, sampler, steps, eta, spacing, precision, sizes or {})
     if order.what != NETWORK:
         if inputs:
             raise UsageError("inputs", "are for a network", "leave them out, or add what='network'")
@@ -158,7 +161,7 @@ def export_network(
         _require_no_sampler("denoiser", order)
         lowered = lower_denoiser(network, lowering)
     else:
-        plan = plan_of(network, order.sampler, order.steps, order.eta)
+        plan = plan_of(network, order.sampler, order.steps, order.eta, spacing=order.spacing)
         sampler = {"sampler": _plan_facts(plan, order)}
         lowered = lower_sampler(network, plan, lowering)
     model_facts = {"compute_dtype": compute_dtype, "model": config.to_dict()}
@@ -169,8 +172,9 @@ def export_network(
 
 
 def _require_no_sampler(what: str, order: Order) -> None:
-    if order.sampler is not None or order.steps is not None or order.eta:
-        raise UsageError("sampler", f"a {what} has none", "leave out sampler, steps and eta, or export a sampler")
+    if order.sampler is not None or order.steps is not None or order.eta or order.spacing is not None:
+        fix = "leave out sampler, steps, eta and spacing, or export a sampler"
+        raise UsageError("sampler", f"a {what} has none", fix)
 
 
 def _lowering(order: Order) -> Lowering:
@@ -228,5 +232,6 @@ def _provenance(lowering: Lowering) -> dict[str, object]:
 def _plan_facts(plan: SamplingPlan, order: Order) -> dict[str, object]:
     """Return the requested settings, from which a verification makes its own plan, and the steps of this plan."""
     # The request and not the plan: a verification plans it anew, so a file with another sampler fails.
-    asked = {"name": order.sampler or plan.sampler, "eta": float(order.eta), "count": order.steps}
+    asked = {"name": order.sampler or plan.sampler, "eta": float(order.eta), "count": order.steps,
+             "spacing": order.spacing}  # fmt: skip
     return {**asked, "steps": plan.steps.tolist(), "slots": plan.slots}

@@ -225,7 +225,8 @@ def denoiser_trials(converted: Converted, network: Network, batches: Sequence[in
 
 def sampler_plan(network: Network, settings: Mapping[str, Any]) -> SamplingPlan:
     """The plan of a sampler with these settings; raises :class:`UsageError` if the model has none."""
-    return plan_of(network, str(settings["name"]), settings["count"], float(settings["eta"]))
+    return plan_of(network, str(settings["name"]), settings["count"], float(settings["eta"]),
+                   spacing=settings.get("spacing"))  # fmt: skip
 
 
 def sampler_trials(network: Network, plan: SamplingPlan, batches: Sequence[int]) -> list[ProgramTrial]:

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final, Literal
 
 import jax
@@ -204,6 +205,7 @@ def _require_facts(path: Path, facts: Mapping[str, Any]) -> None:
                     for program in programs.values() for port in (*program["inputs"], *program["outputs"]))
             and isinstance(sampler["name"], str) and isinstance(sampler["eta"], (int, float))
             and (sampler["count"] is None or isinstance(sampler["count"], int))
+            and isinstance(sampler.get("spacing"), (str, NoneType))  # former versions state none
         )  # fmt: skip
         if not sound:
             raise InputError(path, "its facts are not those that wdport writes", EXPORT_AGAIN)
@@ -338,7 +340,8 @@ def _stated(
         pairs |= {name: (facts.get(name), stated.get(name)) for name in ("classes", "condition")}
         pairs |= {name: (facts.get(name), size) for name, size in network.about.sizes.items()}
     if plan is not None:
-        expected = {"name": plan.sampler, "eta": plan.eta, "steps": plan.steps.tolist(), "slots": plan.slots}
+        expected = {"name": plan.sampler, "eta": plan.eta, "steps": plan.steps.tolist(), "slots": plan.slots,
+                    "spacing": plan.spacing}  # fmt: skip
         pairs |= {f"sampler, {name}": (facts["sampler"].get(name), value) for name, value in expected.items()}
     return [_unlike(name, *pair) for name, pair in pairs.items()]
 

@@ -204,7 +204,7 @@ def _diffusion(document: Document) -> Process:
     if time not in _TIMES:
         raise ValueError(f"time is not one of {', '.join(_TIMES)}")
     values = {name: value for name, value in document.items() if name not in _OWN}
-    return Scheduler.from_fields(values).process(time == "fraction")
+    return Scheduler.from_fields(values).process(time == "fraction", integer_times=time == "step")
 
 
 class CustomSampled(CustomFamily):

@@ -26,6 +26,7 @@ def sample(
     sampler: str | None = None,
     steps: int | None = None,
     eta: float = 0.0,
+    spacing: str | None = None,
     seed: int = 0,
     init: ArrayLike | None = None,
     noise: ArrayLike | None = None,
@@ -53,6 +54,8 @@ def sample(
         steps: number of steps, counted as in the checkpoint's own code, where 50 gives 51 steps. Default: all 1000, or
             20 for "dpm++2m-sde", which takes exactly the given number of steps.
         eta: noise level of DDIM; 0 adds no noise.
+        spacing: which steps are taken: "leading", "linspace" or "trailing", as in diffusers; or noise levels between
+            those of the steps, "karras", "exponential" or "beta". Default: as in the checkpoint's own code.
         seed: 0 to 2^32 - 1. A sample depends only on the seed and its index.
         init: x_T (n, *shape) to start from instead of noise; ``shape`` is the shape of one state of the model.
         noise: recorded noise (slots, n, *shape), one slot for every step that adds noise (for DDPM, all but the last).
@@ -89,7 +92,7 @@ def sample(
         UsageError: an argument is invalid; the message names it.
     """
     request = Request(
-        count=n, sampler=sampler, steps=steps, eta=eta, seed=seed, init=init, noise=noise, known=known,
+        count=n, sampler=sampler, steps=steps, eta=eta, spacing=spacing, seed=seed, init=init, noise=noise, known=known,
         resample=resample, guidance=guidance, devices=devices, shard_weights=shard_weights, batch=batch,
         unconditional=unconditional, anchor=anchor, transform=transform,
         **one_condition(labels=labels, scale=scale, condition=condition),

@@ -158,9 +158,8 @@ def plan_job(programs: Programs, request: Request) -> Job:
     if request.guidance is not None:
         programs = programs.over(guided(programs.network, request.guidance))
     network, has_known = programs.network, request.known is not None
-    plan = plan_of(
-        network, request.sampler, request.steps, request.eta, resampling(request.resample, has_known), has_known
-    )
+    repeats = resampling(request.resample, has_known)
+    plan = plan_of(network, request.sampler, request.steps, request.eta, repeats, has_known, request.spacing)
     init = _checked_input(request, "init", request.init, ("n", *network.shape))
     tape = _checked_input(request, "noise", request.noise, (plan.slots, "n", *network.shape))
     count = _count(request.count, init, tape)

@@ -22,6 +22,7 @@ class Request:
     sampler: str | None = None
     steps: int | None = None
     eta: float = 0.0
+    spacing: str | None = None
     seed: int = 0
     init: ArrayLike | None = None
     noise: ArrayLike | None = None
@@ -42,6 +43,6 @@ class Request:
     def settings(self) -> dict[str, Setting]:
         """The settings that a resumed run must share with the first, as JSON values; without the arrays, which are
         identified by their files, the number of samples and the batch size."""
-        names = ("sampler", "steps", "eta", "seed", "resample", "guidance", "unconditional", "anchor", "transform",
-                 "shard_weights")  # fmt: skip
+        names = ("sampler", "steps", "eta", "spacing", "seed", "resample", "guidance", "unconditional", "anchor",
+                 "transform", "shard_weights")  # fmt: skip
         return {name: getattr(self, name) for name in names}

@@ -125,13 +125,18 @@ def plan_of(
     eta: float = 0.0,
     resample: int = 1,
     has_known: bool = False,
+    spacing: str | None = None,
 ) -> SamplingPlan:
     """A sampler's plan for a network, its default sampler if none is named; every step is taken ``resample`` times, and
-    its clean state is changed if some values are known (``has_known``).
+    its clean state is changed if some values are known (``has_known``). ``spacing`` chooses other steps than the
+    checkpoint's code.
 
     Raises :class:`UsageError` for invalid settings.
     """
-    return network.process().plan(sampler, steps, eta, resample, has_known or network.change is not None)
+    process = network.process()
+    if spacing is not None:
+        process = process.respaced(spacing, steps)
+    return process.plan(sampler, steps, eta, resample, has_known or network.change is not None)
 
 
 @dataclass(frozen=True, eq=False)

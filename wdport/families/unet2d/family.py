@@ -313,7 +313,8 @@ class UNet2DFamily(LibraryFamily[Config]):
         return [*super().misread(config, stated, module), *misread_scheduler(config, stated)]
 
     def process(self, config: Config, table: Callable[[str], Array]) -> Process:
-        return (config.scheduler or Scheduler()).process()
+        # A learned embedding is a table with a row for every step.
+        return (config.scheduler or Scheduler()).process(integer_times=config.time_embedding_type == "learned")
 
 
 def _scheduler(source: ConfigurationSource) -> tuple[Scheduler | None, MisfitError | None, tuple[str, ...]]:

@@ -174,6 +174,8 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
         yield draw(f"sampler {sampler}", sampler)
         if sampler in WITH_ETA and "ddpm" in process.samplers:
             yield draw(f"sampler {sampler}, eta 0.5", sampler, eta=0.5)
+    if "dpm++2m" in offered:
+        yield draw("karras spacing (dpm++2m)", "dpm++2m", spacing="karras")
     usual = next(sampler for sampler in process.samplers if process.count(sampler) is not None)
     usual = "ddim" if "ddim" in process.samplers else usual
     yield draw("noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, seeded=True)
@@ -224,6 +226,8 @@ def _plain_samples(
         return clipped if fit is None else fit(clipped)
 
     changes = None if clip is None and fit is None else change
+    if request.spacing is not None:
+        process = process.respaced(request.spacing, request.steps)
     states = process.plain(draw.run, guided, init, noise, changes, request.resample or 1)
     return states if fit is None else fit(states)
 
