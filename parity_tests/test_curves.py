@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from pydoc_data.topics import topics
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +18,7 @@ import pytest
 import torch
 
 import wdport
+from wdport.cli.main import main
 from wdport.data.pipeline import transform_dataset
 from wdport.data.series import read_series
 from wdport.diffusion.loss import RandomBatch
@@ -221,3 +223,152 @@ def test_a_run_from_scratch_has_pytorchs_curve(tmp_path: Path, record_property: 
     record_property("first and last loss, largest relative difference", [*map(float, wanted[[0, -1]]), worst])
     assert wanted[-1] < 0.5 * wanted[0]
     np.testing.assert_allclose(found, wanted, rtol=1e-7)
+
+
+Curves = tuple[list[float], list[list[float]]]
+"""Mean loss of every epoch: of `wdport train`, and of three runs of PyTorch."""
+
+RUNS = 3
+INTERVAL = 3.0 * (1.0 + 1.0 / RUNS) ** 0.5
+"""Standard deviations of a run within which another run lies, around the mean of :data:`RUNS` of them."""
+
+
+def train(*words: object) -> list[float]:
+    """The mean loss of every epoch of `wdport train`, which a line of metrics.csv has for each."""
+    folder = Path(str(words[-1]))
+    assert main(["train", *map(str, words[:-1]), "-o", str(folder)]) == 0
+    lines = (folder / "metrics.csv").read_text().splitlines()
+    column = lines[0].split(",").index("loss")
+    return [float(line.split(",")[column]) for line in lines[1:]]
+
+
+def torch_curve(
+    module: torch.nn.Module, count: int, loss_of: Callable[[torch.Tensor], torch.Tensor], epochs: int, size: int
+) -> list[float]:
+    """The mean loss of every epoch of a plain loop with AdamW and clipping; ``loss_of`` takes the rows of a batch."""
+    optimizer = torch.optim.AdamW(module.parameters(), lr=1e-3, weight_decay=0.01)
+    module.train()
+    means = []
+    for _ in range(epochs):
+        order, losses = torch.randperm(count), []
+        for at in range(count // size):
+            loss = loss_of(order[at * size : (at + 1) * size])
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(module.parameters(), CLIP)
+            optimizer.step()
+            losses.append(float(loss.detach()))
+        means.append(float(np.mean(losses)))
+    return means
+
+
+OPTIONS = ("--lr", "1e-3", "--weight-decay", "0.01", "--clip", CLIP)
+
+
+def unet_curves(folder: Path) -> Curves:
+    """scikit-learn's digits, by diffusers' own model and scheduler."""
+    diffusers = pytest.importorskip("diffusers")
+    digits = pytest.importorskip("sklearn.datasets").load_digits().images[..., None].astype("float32") / 8.0 - 1.0
+    kinds = {
+        "sample_size": 8, "in_channels": 1, "out_channels": 1, "layers_per_block": 1, "norm_num_groups": 8,
+        "block_out_channels": (32, 64), "down_block_types": ("DownBlock2D", "AttnDownBlock2D"),
+        "up_block_types": ("AttnUpBlock2D", "UpBlock2D"),
+    }  # fmt: skip
+    scheduler = diffusers.DDPMScheduler(beta_schedule="squaredcos_cap_v2")
+    diffusers.UNet2DModel(**kinds).save_config(folder / "unet")
+    scheduler.save_pretrained(folder / "unet")
+    np.save(folder / "digits.npy", digits)
+    epochs, size = 6, 64
+    ours = train(folder / "digits.npy", "--config", folder / "unet", "--epochs", epochs, "--batch-size", size, *OPTIONS,
+                 folder / "run")  # fmt: skip
+    images = torch.from_numpy(np.moveaxis(digits, -1, 1).copy())
+    curves = []
+    for seed in range(RUNS):
+        torch.manual_seed(seed)
+        module = diffusers.UNet2DModel(**kinds)
+
+        def loss_of(rows: torch.Tensor, module: Any = module) -> torch.Tensor:
+            noise, times = torch.randn(images[rows].shape), torch.randint(0, 1000, (len(rows),))
+            return torch.nn.functional.mse_loss(
+                module(scheduler.add_noise(images[rows], noise, times), times).sample, noise
+            )
+
+        curves.append(torch_curve(module, len(images), loss_of, epochs, size))
+    return ours, curves
+
+
+def language_curves(folder: Path) -> Curves:
+    """Bytes of Python's own documentation, by transformers' model and its collator's masks."""
+    transformers = pytest.importorskip("transformers")
+    fields = {
+        "vocab_size": 259, "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "pad_token_id": 256, "mask_token_id": 257,
+        "bos_token_id": None, "eos_token_id": 258,
+    }  # fmt: skip
+    config = transformers.EuroBertConfig(**fields)
+    (folder / "lm").mkdir()
+    config.architectures = ["EuroBertForMaskedLM"]
+    config.save_pretrained(folder / "lm")
+    text = "".join(topics[name] for name in sorted(topics))[: 64 * 2048].encode("ascii", "replace")
+    tokens = np.frombuffer(text, np.uint8).reshape(-1, 64).astype(np.int64)
+    np.save(folder / "tokens.npy", tokens)
+    epochs, size = 4, 32
+    ours = train(folder / "tokens.npy", "--config", folder / "lm", "--epochs", epochs, "--batch-size", size, *OPTIONS,
+                 folder / "run")  # fmt: skip
+    every = torch.from_numpy(tokens)
+    curves = []
+    for seed in range(RUNS):
+        torch.manual_seed(seed)
+        module = transformers.EuroBertForMaskedLM(config)
+
+        def loss_of(rows: torch.Tensor, module: Any = module) -> torch.Tensor:
+            inputs, labels = every[rows].clone(), every[rows].clone()
+            hidden = torch.rand(inputs.shape) < 0.15
+            labels[~hidden] = -100
+            share = torch.rand(inputs.shape)
+            inputs[hidden & (share < 0.8)] = 257
+            other = hidden & (share >= 0.9)
+            inputs[other] = torch.randint(0, 259, (int(other.sum()),))
+            return module(input_ids=inputs, labels=labels).loss
+
+        curves.append(torch_curve(module, len(every), loss_of, epochs, size))
+    return ours, curves
+
+
+def series_curves(folder: Path) -> Curves:
+    """ETTh1's windows, by the reference of WaveletDiff, with its dropout; every run has its own weights."""
+    epochs, size = 3, 256
+    begin = from_scratch(folder, RUNS, 0.1)
+    np.save(folder / "states.npy", begin.windows.astype("float32"))
+    ours = train(folder / "states.npy", "--resume", begin.converted, "--epochs", epochs, "--batch-size", size, *OPTIONS,
+                 folder / "run")  # fmt: skip
+    curves = []
+    for seed in range(RUNS):
+        other = from_scratch(folder, seed, 0.1)
+        module = build_reference(other.config, {name: value.copy() for name, value in other.weights.items()}, "float32")
+
+        def loss_of(rows: torch.Tensor, module: Any = module, other: FromScratch = other) -> torch.Tensor:
+            clean = other.windows[rows.numpy()].astype(np.float32)
+            batch = {
+                "clean": clean,
+                "noise": torch.randn(clean.shape).numpy(),
+                "uniform": torch.rand(len(rows)).numpy(),
+            }
+            return training_loss(module, batch, other.alpha_bar, other.config.level_lengths, "noise")[0]
+
+        torch.manual_seed(seed)
+        curves.append(torch_curve(module, len(other.windows), loss_of, epochs, size))
+    return ours, curves
+
+
+@pytest.mark.parametrize("family", [unet_curves, language_curves, series_curves])
+def test_training_has_the_curve_of_three_runs_of_pytorch(
+    family: Callable[[Path], Curves], tmp_path: Path, record_property: Record
+) -> None:
+    """Each with its own weights, order, noise and dropout, by the loop that the library's users write."""
+    ours, theirs = family(tmp_path)
+    record_property("ours, PyTorch's", [ours, theirs])
+    logs = np.log(theirs)
+    deviation = float(np.sqrt(np.mean(np.var(logs, axis=0, ddof=1))))
+    assert np.mean(theirs, axis=0)[-1] < 0.7 * np.mean(theirs, axis=0)[0], "it learns nothing"
+    np.testing.assert_allclose(np.log(ours), logs.mean(axis=0), rtol=0, atol=INTERVAL * deviation)
