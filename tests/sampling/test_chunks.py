@@ -229,7 +229,7 @@ def test_steps_compile_once_while_the_weights_are_made(opened: Any) -> None:
 
 @pytest.mark.parametrize("kind", ["keras", "stored", "known", "float64", "taped", "no specs"])
 def test_nothing_compiles_twice(opened: Any, kind: str) -> None:
-    """What was compiled ahead is what runs."""
+    """What was compiled ahead is what runs, and no step begins before."""
     model = wdport.load_model(opened.path) if kind == "keras" else None
     network = keras_network(model) if model else stored(opened, dtype="float64" if kind == "float64" else "float32")
     if kind == "known":
@@ -238,9 +238,13 @@ def test_nothing_compiles_twice(opened: Any, kind: str) -> None:
         network = replace(network, specs=None)
     plan = plan_of(network, "ddim", 7, 0.5)
     tape = np.zeros((plan.slots, 2, *network.shape)) if kind == "taped" else None
+    compiled_at_reports: list[int] = []
     with compiled() as programs:
-        Sampler(Programs(network), plan).run(np.arange(2), tape=tape)
+        Sampler(Programs(network), plan).run(
+            np.arange(2), tape=tape, report=lambda *_: compiled_at_reports.append(len(programs))
+        )
         assert programs == ["jit(_taped)" if kind == "taped" else "jit(_drawn)"]
+    assert compiled_at_reports[0] == 1
 
 
 def test_what_fails_in_the_other_thread_is_raised(opened: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -58,21 +58,20 @@ class Programs:
     def lower_ahead(
         self, batch: int, rows: PlanRows, slots: Array | None, conditioned: bool = False
     ) -> tuple[jax.stages.Lowered, ...]:
-        """Compile ``drawn``, or ``taped`` if there are ``slots``, and ``finish`` for a batch and rows, before the
-        weights exist.
+        """Lower ``drawn``, or ``taped`` if there are ``slots``, and ``finish`` for a batch and rows, from the shapes of
+        the weights if these are known before the weights.
 
-        jax keeps the programs, so they are not compiled again. Does nothing the second time, or if the network's weight
-        shapes are unknown before the weights are loaded.
+        jax keeps the compiled programs, so they are not compiled again. Does nothing the second time.
         """
         key = (batch, len(rows.times), slots is None, conditioned)
-        if self.network.specs is None or key in self._ahead:
+        if key in self._ahead:
             return ()
         self._ahead.add(key)
         state = spec((batch, *self.network.shape), self.network.dtype)
         declared, condition = self.network.about.condition, None
         if declared is not None and conditioned:
             condition = spec((batch, *declared.shape), declared.dtype or self.network.dtype)
-        weights = self.network.specs()
+        weights = self.network.weights() if self.network.specs is None else self.network.specs()
         arguments, finish = (weights, rows, (state, state, state), condition), self.finish.lower(weights, state)
         if slots is not None:
             return self.taped.lower(*arguments, slots), finish
