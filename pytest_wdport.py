@@ -81,8 +81,8 @@ OPTIONS = (  # options of verify: made by make options
     Option("full", "Also compare bfloat16, gradients, optimizer steps and sampling.", kind="flag"),
     Option("with-optimizer", "Also compare training steps from the converted optimizer's state.",
                              kind="flag", former="resume"),
-    Option("train", "Also compare both models in training mode: gradients, dropout, batch statistics, and what is"
-                    " trained.", kind="flag"),
+    Option("train", "Also compare both models in training mode: gradients, dropout, batch statistics, and trained"
+                    " weights.", kind="flag"),
     Option("schedule-class", "Class of the checkpoint's learning-rate schedule, for --wdport-with-optimizer.",
                              metavar="MODULE:CLASS", file=False, former="schedule"),
     Option("seed", "Random seed of the inputs.", metavar="N", file=False),

@@ -41,12 +41,12 @@ class EvaluateRequest:
     scale: Annotated[str | None, Option(
         "Scale of a MODEL's samples, as for wdport sample.  [default: data, if MODEL contains scales]",
         "S,S,...|FILE|data")] = None  # fmt: skip
-    unconditional: Annotated[bool, Option("Do not condition a MODEL that can be conditioned.")] = False
+    unconditional: Annotated[bool, Option("Draw without a condition, although MODEL can take one.")] = False
     metrics: Annotated[str | None, Option(
         "context-fid, correlational, discriminative, predictive, dtw-js, sliced-wasserstein.  [default: all]",
         "NAME,...")] = None  # fmt: skip
     repeats: Annotated[int, Option(
-        "Repetitions of every score, each with its own random subsets and training runs.",
+        "Number of repetitions of every score, each with its own random subsets and training runs.",
         bounds=(1, 1000))] = 5  # fmt: skip
     seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 31) - 1))] = 0
     encoder: Annotated[str | None, Option(

@@ -57,7 +57,7 @@ class ExportRequest:
         "Fixed batch size.  [default: any]",
         "N", names=("--batch-size",), former=("--batch",), bounds=(1, 1 << 24))] = None  # fmt: skip
     sizes: Annotated[tuple[str, ...], Option(
-        "Fix another size that may differ between calls of the network, such as n=512.",
+        "Fix another size that the network leaves open, such as n=512.",
         "NAME=N", names=("--size",))] = ()  # fmt: skip
     sampler: Annotated[str | None, Option(
         "As for wdport sample, with --what sampler.  [default: ddpm; for a flow, heun]",

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 MOST = 20
 """Lines printed per kind; all are in the JSON."""
 
-MODEL = Option("Function that builds your own Keras model; it is called to list the variables.", "MODULE:FUNCTION",
+MODEL = Option("Function that builds your own Keras model; called to list the variables.", "MODULE:FUNCTION",
                names=("--keras-model",), former=("--model",), group="model")  # fmt: skip
 CONFIG = Option("Configuration (YAML), as for convert.", files="table")
 
@@ -74,7 +74,7 @@ class CheckRequest:
 def check(request: CheckRequest) -> int:
     """Look for faults in TABLE and, with CHECKPOINT, for tensors that it does not map.
 
-    With --keras-model, or for a table of a model that wdport ships, the command makes the complete conversion plan, as
+    With --keras-model, or for a table of a model that wdport ships, the command plans the complete conversion, as
     convert does. Findings of --values and --settings do not count as faults of the table.
     """
     from wdport.conversion.check import check_table, settings_report
@@ -121,7 +121,7 @@ class ExplainRequest:
 def explain(request: ExplainRequest) -> int:
     """Show where the variable NAME comes from, or where the tensor NAME goes, with the rule and the line of the table.
 
-    For a converted file, the manifest is read; for a checkpoint, the conversion plan is made, as in convert.
+    Reads the manifest of a converted file; for a checkpoint, plans the conversion as convert does.
     """
     from wdport.conversion.explain import routes_of
     from wdport.conversion.prepare import Settings

@@ -66,10 +66,10 @@ def command(request: SuggestRequest) -> int:
     """Find the mapping table for a PyTorch model and a Keras model by running both.
 
     Both models get the same random weights, layer by layer, in the order in which the Keras model calls its layers. A
-    layer is matched to the module that has the same inputs and the same output. The table is then proved by verify with
-    other weights and other inputs. If the two models differ, the first layer that differs is named.
+    layer is matched to the module that has the same inputs and the same output. Then verify proves the table with other
+    weights and inputs. If the two models differ, the command names the first layer that differs.
 
-    Without --reference, the table is guessed from the names and shapes in the checkpoint, and not proved.
+    Without --reference, the command guesses the table from the names and shapes in the checkpoint, without proof.
     """
     reference, model, checkpoint, config = request.reference, request.model, request.checkpoint, request.config
     if not model:

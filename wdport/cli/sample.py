@@ -96,13 +96,13 @@ class SampleRequest:
         "One scale for all samples, several that are used in turn (numbers or .npy), or data to draw scales from the "
         "training data; for a model that takes a scale.", "S,S,...|FILE|data")] = None  # fmt: skip
     condition: Annotated[str | None, Option(
-        "Values of a conditioning input of any name, given as for --scale.", "V,V,...|FILE")] = None  # fmt: skip
-    unconditional: Annotated[bool, Option("Do not condition a model that can be conditioned.")] = False
+        "Values of another conditioning input, in the same form as for --scale.", "V,V,...|FILE")] = None  # fmt: skip
+    unconditional: Annotated[bool, Option("Draw without a condition, although the model can take one.")] = False
     anchor: Annotated[float | None, Option(
         "Price near which the samples begin, for a model of prices.  [default: drawn from windows of the training "
         "data]", "PRICE")] = None  # fmt: skip
     transform: Annotated[str | None, Option(
-        "The model's own transform. Its code is run, and samples are in the units of the data.",
+        "The model's own transform. Runs its code, and writes samples in the units of the data.",
         "MODULE:CLASS", group="model")] = None  # fmt: skip
     guidance: Annotated[float | None, Option(
         "Strength of classifier-free guidance: above 1, samples follow their condition more closely.",

@@ -24,8 +24,8 @@ def command(request: TrainRequest) -> int:
     (n, ...) in an .npy file.
 
     Writes model.keras, metrics.csv and the state of the run to a folder. Run the same command again to resume an
-    interrupted run; its losses are those of an uninterrupted run. A folder of a run with another model, other data or
-    other options is refused.
+    interrupted run; its losses are those of an uninterrupted run. Rejects a folder that contains a run with another
+    model, other data or other options.
     """
     chosen, join = parse_devices(request.devices, request.distributed, request.shard_weights)
     _require_numbers(request)

@@ -1,9 +1,9 @@
 """Gate training mode (M): loss, gradients, running statistics and optimizer steps of both models in training mode.
 
-Both sides take five steps of SGD, of Adam, and of AdamW with two groups, clipping, a schedule and the gradients of two
-batches. The port takes every step from the reference's state, so that a step's error is its own. What is random is
-replaced on both sides by a function of the same values: a dropped value depends on its position, which differs between
-the layouts of the two models.
+Both sides take ten steps of SGD and of Adam, one per batch, and five steps of AdamW with two groups, clipping, a
+schedule and the gradients of two batches. The port takes every step from the reference's state, so that a step's error
+is its own. What is random is replaced on both sides by a function of the same values: a dropped value depends on its
+position, which differs between the layouts of the two models.
 """
 
 from __future__ import annotations

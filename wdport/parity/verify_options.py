@@ -80,7 +80,7 @@ class PairOptions:
         "Also compare training steps from the converted optimizer's state.",
         names=("--with-optimizer",), former=("--resume",)), NEEDS_MODEL] = False  # fmt: skip
     train: Annotated[bool, Option(
-        "Also compare both models in training mode: gradients, dropout, batch statistics, and what is trained."),
+        "Also compare both models in training mode: gradients, dropout, batch statistics, and trained weights."),
         NEEDS_MODEL] = False  # fmt: skip
     schedule: Annotated[str | None, Option(
         "Class of the checkpoint's learning-rate schedule, for --with-optimizer.",
