@@ -156,6 +156,12 @@ PUBLIC: Final = "public"
 SCHEDULES: Final = ("constant", "onecycle", "cosine")
 """How the learning rate of a new optimizer changes."""
 
+MASK_RATE: Final = 0.15
+"""Share of the tokens that are masked. Source: Devlin et al., BERT, arXiv:1810.04805, section 3.1."""
+
+MAX_SPAN: Final = 64
+"""Longest span of masked tokens."""
+
 FORMER_SAMPLERS: Final[Mapping[str, str]] = {"dpm-solver++": "dpm++2m", "sde-dpm-solver++": "dpm++2m-sde"}
 """Present names of samplers by former ones."""
 

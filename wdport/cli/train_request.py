@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from wdport.model import PUBLIC, SCHEDULES
+from wdport.model import MASK_RATE, MAX_SPAN, PUBLIC, SCHEDULES
 from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SET, SHA256, Operand, Option
 from wdport.shared_types import POLICIES
 
@@ -41,8 +41,9 @@ class TrainRequest:
         "Train with this loss between outputs and --targets: mse, cross_entropy, or your own MODULE:FUNCTION.  "
         "[default: the objective of the model's family]", "NAME")] = None  # fmt: skip
     targets: Annotated[str | None, Option("Targets (n, ...) of all samples, for --loss.", files=(".npy",))] = None
-    mask_rate: Annotated[float, Option("Fraction of the tokens to mask, for a masked language model.", "SHARE")] = 0.15
-    mask_span: Annotated[int, Option("Number of consecutive tokens to mask together.", "N", bounds=(1, 64))] = 1
+    mask_rate: Annotated[float, Option(
+        "Fraction of the tokens to mask, for a masked language model.", "SHARE")] = MASK_RATE  # fmt: skip
+    mask_span: Annotated[int, Option("Number of consecutive tokens to mask together.", "N", bounds=(1, MAX_SPAN))] = 1
     length: Annotated[int, Option(
         "Length in tokens of the samples into which a text is divided.", "N", bounds=(2, 1 << 20))] = 128  # fmt: skip
     recipe: Annotated[str | None, Option(

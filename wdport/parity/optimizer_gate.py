@@ -94,8 +94,9 @@ def optimizer_gate(
                 for parameter in training.parameters.values():
                     if parameter.grad is None:  # AdamW skips it otherwise, and does not decay it
                         parameter.grad = torch.zeros_like(parameter)
-                step_errors |= others | pair.gradients(slopes) | pair.step()
+                step_errors |= others | pair.gradients(slopes)
                 del loss, slopes  # half a gigabyte at the released size
+                step_errors |= pair.step()
                 trim_memory()
             else:  # the rest of the cycle costs no gradient: only the rates are compared
                 training.advance()

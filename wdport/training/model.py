@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from os import PathLike
 from pathlib import Path
-from typing import Any, ClassVar, Final
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -21,16 +21,10 @@ from wdport.families.registry import all_families, known_model
 from wdport.families.roles import Completing, ConfiguredBeside, Family, Fresh, Sampled, Trained
 from wdport.keras_runtime import seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import read_yaml
-from wdport.model import Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
+from wdport.model import MASK_RATE, MAX_SPAN, Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
 from wdport.training.network_training import Data, NetworkTraining
 from wdport.training.supervised import LOSSES, LossFunction, MaskedTraining, SupervisedTraining
 from wdport.training.training_data import StateSource, source_of
-
-RATE: Final = 0.15
-"""Share of the tokens that are masked. Source: Devlin et al., BERT, arXiv:1810.04805, section 3.1."""
-
-MAX_SPAN: Final = 64
-"""Longest span of masked tokens."""
 
 
 @keras.saving.register_keras_serializable("wdport")
@@ -94,7 +88,7 @@ class DiffusionTraining(NetworkTraining):
 
 def training_model(
     model: KerasModel, *, loss: str | LossFunction | None = None, energy: float = 0.0, min_snr: float | None = None,
-    seed: int = 0, law: str = UNIFORM, drop_condition: float = 0.0, mask_rate: float = RATE, mask_span: int = 1,
+    seed: int = 0, law: str = UNIFORM, drop_condition: float = 0.0, mask_rate: float = MASK_RATE, mask_span: int = 1,
 ) -> NetworkTraining:  # fmt: skip
     """Return a Keras model that trains ``model`` with ``loss``, or with the objective of its family.
 
@@ -128,7 +122,7 @@ def training_model(
     sampled = loss is None and not masked and isinstance(family, Sampled)
     _require_unused("a model that draws samples", sampled, energy=energy != 0.0, min_snr=min_snr is not None,
                     law=law != UNIFORM, drop_condition=drop_condition != 0.0)  # fmt: skip
-    _require_unused("a masked language model", masked, mask_rate=mask_rate != RATE, mask_span=mask_span != 1)
+    _require_unused("a masked language model", masked, mask_rate=mask_rate != MASK_RATE, mask_span=mask_span != 1)
     seed_dropout(model, seed)
     training: NetworkTraining
     if loss is not None:
