@@ -1,15 +1,18 @@
 """Gate bfloat16 (B'): compare the port under Keras's mixed bfloat16 policy with PyTorch under autocast.
 
-As in float32 (B), every layer is fed the reference's inputs and both sides' errors are relative to float64. The port's
-error may be a fixed multiple of the reference's, which counts as at least the rounding error of bfloat16.
+As in float32 (B), every layer is fed the reference's inputs, here rounded to bfloat16, and both sides' errors are
+relative to float64. The port's error may be a fixed multiple of the reference's, which counts as at least the rounding
+error of bfloat16.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import jax
+import ml_dtypes
 import numpy as np
 
 from wdport.compare.calls import Calls, Case, Outputs, answers_of, cast, layer_of
@@ -113,6 +116,8 @@ def _reference_calls(
     with lifted():
         _, calls = record(modules["float64"], inputs, output_names=output_names)
     answers = answers_of(case, {name: calls[name] for name in names if name in calls})
+    answers = {name: replace(call, inputs=_as_bfloat16(call.inputs), outputs=_as_bfloat16(call.outputs))
+               for name, call in answers.items()}  # fmt: skip
     single = cast(inputs, np.float32)
     # Like Keras's policy, autocast keeps the weights in float32.
     with torch.autocast("cpu", torch.bfloat16):
@@ -121,6 +126,20 @@ def _reference_calls(
         wide = {name: cast(call, np.float64) for name, call in answers.items()}
         high = isolate(modules["float64"], cast(single, np.float64), wide)
     return single, (low, high), output_names, answers
+
+
+def _as_bfloat16(value: Any) -> Any:
+    """Arrays of at least three axes, such as tokens and pixels, as values that bfloat16 represents.
+
+    Keras rounds what enters a layer, and autocast only what enters some operations, not softmax or norms: rounded large
+    logits move softmax by more than the layer's own rounding. Times, which have fewer axes, must not be rounded.
+    """
+    if isinstance(value, (list, tuple)):
+        return type(value)(_as_bfloat16(item) for item in value)
+    array = np.asarray(value)
+    if array.dtype.kind != "f" or array.ndim < 3:
+        return value
+    return array.astype(ml_dtypes.bfloat16).astype(array.dtype)
 
 
 def _model(prepared: Prepared, comparison: Comparison) -> KerasModel:
