@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
+import jax
 import keras
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from tests.families.toys import nets
 from wdport.cli.main import main
 from wdport.errors import WdportError
 from wdport.families import user_functions as code
+from wdport.keras_runtime import described, unfilled
 
 TABLES = {
     "image": """
@@ -280,6 +284,29 @@ def test_no_weights_are_drawn_for_a_model_that_will_be_filled() -> None:
     assert not beta.any()
     assert (stated == 0.5).all()
     assert np.asarray(stated_model().weights[0].value).all()
+
+
+def test_contexts_of_two_threads_overlap() -> None:
+    before = keras.Variable._initialize_with_initializer
+    entered, left = Event(), Event()
+
+    def describe() -> keras.Variable:
+        with described():
+            entered.set()
+            left.wait()
+            return keras.Variable("random_normal", (2,))
+
+    with ThreadPoolExecutor(1) as pool:
+        thread = pool.submit(describe)
+        entered.wait()
+        outside = keras.Variable("random_normal", (2,))
+        with unfilled():
+            left.set()
+            assert isinstance(thread.result().value, jax.ShapeDtypeStruct)
+            inside = keras.Variable("random_normal", (2,))
+    assert np.asarray(outside.value).all()
+    assert not np.asarray(inside.value).any()
+    assert keras.Variable._initialize_with_initializer is before
 
 
 def stated_model() -> keras.Model:
