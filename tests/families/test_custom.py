@@ -17,9 +17,11 @@ import wdport
 from tests.families.quick import few_cases
 from tests.families.toys import nets
 from wdport.cli.main import main
+from wdport.compare.measure import relative_l2
 from wdport.errors import WdportError
 from wdport.families import user_functions as code
 from wdport.keras_runtime import described, unfilled
+from wdport.parity.repro import load
 
 TABLES = {
     "image": """
@@ -266,6 +268,16 @@ def test_a_table_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("one_case")
+def test_the_script_of_a_fault_computes_what_the_gate_did(tmp_path: Path) -> None:
+    """A recurrent bias is the sum of two tensors, which is rounded in the file, and not in float64 (A)."""
+    checkpoint, table = files(tmp_path, "lstm", "lstm_relu")
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    with few_cases():
+        assert wdport.verify(checkpoint, output, mapping=table, repro=tmp_path / "repro").exit_code == 1
+    case = load(tmp_path / "repro" / "layer.npz", table)
+    assert relative_l2(case.actual[0], case.run()[0]) < 1e-12
+
+
 def test_inputs_that_nothing_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, table = files(tmp_path, "lstm", change=('inputs: ["x: b 9 5"]', ""))
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output

@@ -64,6 +64,14 @@ def lstm() -> Any:
     return keras.Model(inputs, layers.Dense(3, name="head")(layers.LSTM(7, return_sequences=True, name="lstm")(inputs)))
 
 
+def lstm_relu() -> Any:
+    return keras.Sequential([
+        keras.Input((9, 5)),
+        layers.LSTM(7, "relu", return_sequences=True, name="lstm"),
+        layers.Dense(3, name="head"),
+    ])  # fmt: skip
+
+
 class Block(layers.Layer):
     def __init__(self) -> None:
         super().__init__()
