@@ -34,7 +34,7 @@ from wdport.model import Array, KerasModel
 from wdport.optimizers.schedules import Schedule
 from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.gradient_gate import variable_errors
-from wdport.parity.model_pair import Sides, converted_weights, unrounded
+from wdport.parity.model_pair import Sides, converted_weights
 from wdport.parity.optimizer_steps import OptimizerPair
 from wdport.recorder import lifted
 
@@ -87,10 +87,10 @@ class TrainingStart:
         module, model = self.sides.references["float64"], self.sides.candidates["float64"]
         module.load_state_dict(self.begin)
         # Where the conversion computes, its float64 result: the rounding in the file is no error of a training step.
-        exact = unrounded(self.prepared, converted_weights(self.prepared, self.converted))
+        values = converted_weights(self.prepared, self.converted).float64
         with jax.enable_x64(True):
             for path, variable in variables_by_path(model).items():
-                set_variable(variable, exact.exact.get(path, exact.variables[path]))
+                set_variable(variable, values[path])
         return module, model
 
 
