@@ -309,7 +309,7 @@ def user_configuration(family: Family, settings: Settings) -> tuple[dict[str, ob
     if settings.config:
         file = Path(settings.config)
         config = family.read_settings(read_yaml(file, "give the training configuration").plain(), file)
-    flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
+    flags = {name: family.parse_setting(str(name), text) for name, text in (settings.values or {}).items()}
     return config, {**flags, **(settings.units or {})}
 
 
