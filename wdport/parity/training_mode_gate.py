@@ -29,7 +29,7 @@ from wdport.conversion.load import Converted
 from wdport.conversion.optimizer_state import DECOUPLED, SETTINGS, Kind
 from wdport.conversion.prepare import Prepared
 from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
+from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variable_values, variables_by_path
 from wdport.model import Array, KerasModel
 from wdport.optimizers.schedules import Schedule
 from wdport.optimizers.torch_like import SGD, Adam
@@ -228,7 +228,7 @@ class _Steps:
         """The port's loss, its gradients, and its other variables after the step, by path."""
         paths = {id(variable): path for path, variable in self._variables.items()}
         trained, fixed = self._model.trainable_variables, self._model.non_trainable_variables
-        loss, slopes, state = self._program([v.value for v in trained], [v.value for v in fixed], inputs)
+        loss, slopes, state = self._program(*variable_values(self._model), inputs)
         by_path = {paths[id(variable)]: slope for variable, slope in zip(trained, slopes, strict=True)}
         after = {
             paths[id(variable)]: value for variable, value in zip(fixed, state, strict=True) if id(variable) in paths
