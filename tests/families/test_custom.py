@@ -278,6 +278,19 @@ def test_the_script_of_a_fault_computes_what_the_gate_did(tmp_path: Path) -> Non
     assert relative_l2(case.actual[0], case.run()[0]) < 1e-12
 
 
+def test_code_that_prints_is_run_twice_and_not_into_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, table = files(tmp_path, "lstm", "printing")
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    capsys.readouterr()
+    with few_cases():
+        assert main(["verify", str(checkpoint), str(output), "--mapping", str(table), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["kind"] == "verdict"
+    assert said.err.count("built\n") == 2  # in float32 and in float64
+
+
 def test_inputs_that_nothing_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, table = files(tmp_path, "lstm", change=('inputs: ["x: b 9 5"]', ""))
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
