@@ -8,8 +8,10 @@ import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from contextvars import ContextVar
 from functools import partial
 from threading import Lock
+from types import ModuleType
 from typing import TypeVar
 from unittest.mock import patch
 
@@ -181,13 +183,62 @@ def _attributes(layer: KerasLayer) -> dict[int, str]:
     return names
 
 
+class _Shared:
+    """A context for several threads: the first to enter makes the changes, and the last to leave undoes them.
+
+    Two threads must not each restore what they found: the second would restore the first one's changes.
+    """
+
+    def __init__(self, changes: Callable[[], Iterator[AbstractContextManager[object]]]) -> None:
+        self._changes, self._lock, self._threads, self._entered = changes, Lock(), 0, ExitStack()
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        with self._lock:
+            self._threads += 1
+            if self._threads == 1:
+                for change in self._changes():
+                    self._entered.enter_context(change)
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._threads -= 1
+                if self._threads == 0:
+                    self._entered.close()
+
+
+@contextmanager
+def _in_thread(variable: ContextVar[T], value: T) -> Iterator[None]:
+    token = variable.set(value)
+    try:
+        yield
+    finally:
+        variable.reset(token)
+
+
+_INITIALIZE: ContextVar[Callable[[KerasVariable, Callable[..., object]], None]] = ContextVar(
+    "initialize", default=keras.Variable._initialize_with_initializer
+)
+"""How a thread gives its new variables their values; that of Keras outside the contexts below."""
+
+
+@_Shared
+def _initialization() -> Iterator[AbstractContextManager[object]]:
+    def initialize(variable: KerasVariable, initializer: Callable[..., object]) -> None:
+        _INITIALIZE.get()(variable, initializer)
+
+    yield patch.object(keras.Variable, "_initialize_with_initializer", initialize)
+
+
 @contextmanager
 def unfilled() -> Iterator[None]:
     """Create randomly initialised variables inside the context as zeros, for models whose weights are set afterwards.
 
     Keras's initialisers, those of zeros and ones included, compile a JAX program for every shape, 30 to 120 ms each.
+    Like :func:`described`, it affects only the thread that enters it.
     """
-    original = keras.Variable._initialize_with_initializer
+    original = _INITIALIZE.get()
 
     def initialize(variable: KerasVariable, initializer: Callable[..., object]) -> None:
         if isinstance(initializer, (RandomInitializer, keras.initializers.Zeros)):
@@ -195,7 +246,7 @@ def unfilled() -> Iterator[None]:
         # Constants, and initialisers of the user's own, compute what they do elsewhere.
         original(variable, _ones if isinstance(initializer, keras.initializers.Ones) else initializer)
 
-    with patch.object(keras.Variable, "_initialize_with_initializer", initialize):
+    with _initialization(), _in_thread(_INITIALIZE, initialize):
         yield
 
 
@@ -208,7 +259,7 @@ def described() -> Iterator[None]:
         variable._initialize(shape)
 
     # A ShapeDtypeStruct has what Keras asks of a value: a shape and a dtype.
-    with patch.object(keras.Variable, "_initialize_with_initializer", describe):
+    with _initialization(), _in_thread(_INITIALIZE, describe):
         yield
 
 
@@ -226,18 +277,23 @@ def traced_model(build: Callable[[], KerasModel]) -> KerasModel:
         return 0
 
     try:
-        with patch.dict(globals(), {"_zeros": _filled(jnp.zeros), "_ones": _filled(jnp.ones)}):
+        with _in_thread(_ARRAYS, jnp):
             jax.eval_shape(run)
     finally:
         global_state.set_global_attribute(GLOBAL_SEED_GENERATOR, seeds)  # one that is made inside has no value
     return models[0]
 
 
-def _filled(make: Callable[..., object]) -> Callable[..., object]:
-    return lambda shape, dtype=None: make(shape, jnp.dtype(dtype or "float32"))
+_ARRAYS: ContextVar[ModuleType] = ContextVar("arrays", default=np)
+"""The module that makes zeros and ones: JAX's while a model is traced."""
 
 
-_zeros, _ones = _filled(np.zeros), _filled(np.ones)
+def _zeros(shape: tuple[int, ...], dtype: str | None = None) -> object:
+    return _ARRAYS.get().zeros(shape, jnp.dtype(dtype or "float32"))
+
+
+def _ones(shape: tuple[int, ...], dtype: str | None = None) -> object:
+    return _ARRAYS.get().ones(shape, jnp.dtype(dtype or "float32"))
 
 
 def fresh_names() -> AbstractContextManager[None]:
@@ -247,13 +303,18 @@ def fresh_names() -> AbstractContextManager[None]:
     return _changed(partial(global_state.set_global_attribute, name), before, defaultdict(int))
 
 
-# Two threads in exact_float64 must not each restore what they found: the second would restore the first one's changes.
-_EXACT = Lock()
-_exact_threads, _exact_context = 0, ExitStack()
+@_Shared
+def _exactness() -> Iterator[AbstractContextManager[object]]:
+    yield default_float("float64")
+    # Keras's promotion maps 64-bit types to 32-bit ones by this table.
+    yield patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"})
+    # Keras's backend calls it by this name; its softmax is always float32.
+    yield patch.object(jax.nn, "dot_product_attention", _explicit_attention)
+    # It logs a traceback before Keras tries another way.
+    yield patch.object(nn.logging, "exception", lambda *_, **__: None)
 
 
-@contextmanager
-def exact_float64() -> Iterator[None]:
+def exact_float64() -> AbstractContextManager[None]:
     """Compute in true float64 inside the context, for any Keras model built or called there, with JAX's x64 enabled.
 
     Keras's type promotion treats float64 as float32 on JAX, and its attention computes a softmax in float32. The
@@ -261,28 +322,7 @@ def exact_float64() -> Iterator[None]:
 
     It applies to the whole process until the last thread leaves such a context.
     """
-    global _exact_threads, _exact_context
-    with _EXACT:
-        _exact_threads += 1
-        if _exact_threads == 1:
-            _exact_context = ExitStack()
-            for change in (
-                default_float("float64"),
-                # Keras's promotion maps 64-bit types to 32-bit ones by this table.
-                patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"}),
-                # Keras's backend calls it by this name; its softmax is always float32.
-                patch.object(jax.nn, "dot_product_attention", _explicit_attention),
-                # It logs a traceback before Keras tries another way.
-                patch.object(nn.logging, "exception", lambda *_, **__: None),
-            ):
-                _exact_context.enter_context(change)
-    try:
-        yield
-    finally:
-        with _EXACT:
-            _exact_threads -= 1
-            if _exact_threads == 0:
-                _exact_context.close()
+    return _exactness()
 
 
 def default_float(dtype: str) -> AbstractContextManager[None]:

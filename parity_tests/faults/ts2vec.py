@@ -22,19 +22,19 @@ def mutants(config: Config) -> tuple[Mutant, ...]:
     """All mutants that this configuration can have."""
     last = (f"*/block_{config.depth}",)
     found = [
-        Mutant("GELU by tanh", GELU, setting(activation=lambda x: ops.gelu(x, approximate=True)), quick=True,
+        Mutant("GELU by tanh", GELU, setting(activation=lambda x: ops.gelu(x, approximate=True)),
                facts="GELU by tanh where"),
         Mutant("ReLU for GELU", GELU, setting(activation=ops.relu), facts="ReLU where the reference has GELU"),
         Mutant("convolution bias dropped", CONVOLUTION, without_bias),
-        Mutant("input added without projection", last, calling(_unprojected), quick=True),
-        Mutant("mean over time for the maximum", ("pool",), calling(lambda _, x: jnp.mean(x, axis=1)), quick=True),
+        Mutant("input added without projection", last, calling(_unprojected)),
+        Mutant("mean over time for the maximum", ("pool",), calling(lambda _, x: jnp.mean(x, axis=1))),
         Mutant("last step for the maximum", ("pool",), calling(lambda _, x: x[:, -1])),
         Mutant("dropout on", ("repr_dropout",), calling(lambda _, x, **__: x / 0.9)),
     ]  # fmt: skip
     if config.kernel_size > 1:
         found += [
-            Mutant("dilation halved", DILATED, _halved, quick=True, facts="dilation"),
-            Mutant("causal padding", CONVOLUTION, setting(padding="causal"), quick=True, facts="padding"),
+            Mutant("dilation halved", DILATED, _halved, facts="dilation"),
+            Mutant("causal padding", CONVOLUTION, setting(padding="causal"), facts="padding"),
             Mutant("kernel flipped in time", CONVOLUTION, _flipped),
         ]
     return tuple(found)

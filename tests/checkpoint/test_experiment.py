@@ -6,7 +6,9 @@ import gzip
 import hashlib
 import os
 import tarfile
+import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ import torch
 
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.state_dict import EMA, RAW
-from wdport.errors import InputError
+from wdport.errors import InputError, MachineError
 from wdport.limits import MAX_ARCHIVE_BYTES
 
 from .forge import in_tar, tarred
@@ -88,6 +90,15 @@ def test_a_changed_archive_is_noticed(experiment: Path) -> None:
         path.write_bytes(path.read_bytes() + b"\0")
         with pytest.raises(InputError, match="was changed while it was read"):
             checkpoint.require_unchanged()
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_named(experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = packed(experiment, "w")
+    monkeypatch.setattr(tempfile, "tempdir", "/scratch")
+    monkeypatch.setattr(tempfile, "TemporaryFile", partial(open, "/dev/full", "w+b"))
+    with pytest.raises(MachineError, match=r"^/scratch: could not be written \(No space left on device\); free some"):
+        open_checkpoint(path)
 
 
 def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:

@@ -8,6 +8,7 @@ import tarfile
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -19,7 +20,9 @@ from tests.command import Cli
 from tests.data.test_transforms import prices
 from tests.families.quick import few_cases, network_verdict
 from tests.make import TINY, TWO_LEVELS, TWO_LEVELS_SET, make_state, save
+from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
+from wdport.conversion import prepare
 from wdport.conversion.load import open_converted
 from wdport.data.samples_reader import read_samples
 from wdport.errors import UsageError
@@ -102,6 +105,12 @@ def test_convert_says_what_it_read_and_what_the_model_takes(cli: Cli, tmp_path: 
     warned = cli("convert", tmp_path / "official.ckpt").err
     assert warned.startswith("warning: assumed, since neither file nor configuration states them: num_heads=8 (with")
     assert warned.count("\n") == 1
+
+
+def test_the_configuration_next_to_a_checkpoint_is_read_once() -> None:
+    with patch.object(prepare, "load_yaml", wraps=prepare.load_yaml) as read, open_checkpoint(Path("stocks")) as opened:
+        prepare.prepared_from(opened, prepare.Settings())
+    assert read.call_count == 1
 
 
 @pytest.mark.parametrize("given", [{"scale": [0.5, 2.0]}, {"scale": "data", "anchor": 50.0}, {"unconditional": True}])

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 
+import jax
 import keras
 import numpy as np
 import pytest
@@ -14,8 +17,11 @@ import wdport
 from tests.families.quick import few_cases
 from tests.families.toys import nets
 from wdport.cli.main import main
+from wdport.compare.measure import relative_l2
 from wdport.errors import WdportError
 from wdport.families import user_functions as code
+from wdport.keras_runtime import described, unfilled
+from wdport.parity.repro import load
 
 TABLES = {
     "image": """
@@ -262,6 +268,29 @@ def test_a_table_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 @pytest.mark.usefixtures("one_case")
+def test_the_script_of_a_fault_computes_what_the_gate_did(tmp_path: Path) -> None:
+    """A recurrent bias is the sum of two tensors, which is rounded in the file, and not in float64 (A)."""
+    checkpoint, table = files(tmp_path, "lstm", "lstm_relu")
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    with few_cases():
+        assert wdport.verify(checkpoint, output, mapping=table, repro=tmp_path / "repro").exit_code == 1
+    case = load(tmp_path / "repro" / "layer.npz", table)
+    assert relative_l2(case.actual[0], case.run()[0]) < 1e-12
+
+
+def test_code_that_prints_is_run_twice_and_not_into_the_report(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    checkpoint, table = files(tmp_path, "lstm", "printing")
+    output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
+    capsys.readouterr()
+    with few_cases():
+        assert main(["verify", str(checkpoint), str(output), "--mapping", str(table), "--json"]) == 0
+    said = capsys.readouterr()
+    assert json.loads(said.out)["kind"] == "verdict"
+    assert said.err.count("built\n") == 2  # in float32 and in float64
+
+
 def test_inputs_that_nothing_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint, table = files(tmp_path, "lstm", change=('inputs: ["x: b 9 5"]', ""))
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
@@ -280,6 +309,29 @@ def test_no_weights_are_drawn_for_a_model_that_will_be_filled() -> None:
     assert not beta.any()
     assert (stated == 0.5).all()
     assert np.asarray(stated_model().weights[0].value).all()
+
+
+def test_contexts_of_two_threads_overlap() -> None:
+    before = keras.Variable._initialize_with_initializer
+    entered, left = Event(), Event()
+
+    def describe() -> keras.Variable:
+        with described():
+            entered.set()
+            left.wait()
+            return keras.Variable("random_normal", (2,))
+
+    with ThreadPoolExecutor(1) as pool:
+        thread = pool.submit(describe)
+        entered.wait()
+        outside = keras.Variable("random_normal", (2,))
+        with unfilled():
+            left.set()
+            assert isinstance(thread.result().value, jax.ShapeDtypeStruct)
+            inside = keras.Variable("random_normal", (2,))
+    assert np.asarray(outside.value).all()
+    assert not np.asarray(inside.value).any()
+    assert keras.Variable._initialize_with_initializer is before
 
 
 def stated_model() -> keras.Model:

@@ -18,7 +18,7 @@ from tests.checkpoint.forge import GOLDEN
 from tests.families.masked_lm import make as eurobert
 from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
-from wdport.errors import InputError, MisfitError, WdportError
+from wdport.errors import InputError, MisfitError, UsageError, WdportError
 from wdport.families.waveletdiff.config import Config
 from wdport.keras_runtime import variables_by_path
 from wdport.training.initial import is_library_configuration, save_initial_model
@@ -106,6 +106,11 @@ def test_wrong_configurations(config: Path, tmp_path: Path) -> None:
     refused("- 3\n", MisfitError, r"config\.yaml: is not a mapping of sections")
     with pytest.raises(InputError, match="no such file"):
         wdport.new_model(tmp_path / "none.yaml", SERIES)
+    numbered: dict[Any, Any] = {1: "2"}  # names that are not text
+    with pytest.raises(MisfitError, match=r"config: model\.1: no such setting"):
+        wdport.new_model({"model": numbered}, SERIES)
+    with pytest.raises(UsageError, match="unknown name '1'"):
+        wdport.new_model({"dataset": {"seq_len": 24}}, SERIES, values=numbered)
 
 
 @pytest.mark.full

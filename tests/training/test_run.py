@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -161,12 +162,17 @@ def test_windows_are_those_of_the_pipeline() -> None:
         source_of(series[None], about, "float32")
 
 
-@pytest.mark.parametrize(("save_every", "steps"), [(3, 3), (None, 5)])
+@pytest.mark.parametrize(("save_every", "shown", "steps"), [(3, 0, 3), (None, 0, 5), (None, 4, 4)])
 def test_a_loss_that_is_not_finite_stops_the_run(
-    points: Any, tmp_path: Path, save_every: int | None, steps: int
+    points: Any, tmp_path: Path, save_every: int | None, shown: int, steps: int
 ) -> None:
-    """At the next save, which may be that of the epoch's end."""
-    given = {**GIVEN, "save_every": save_every}
+    """At the next save, which may be that of the epoch's end, or when the loss is shown."""
+
+    def report(done: int, _: int, loss: Callable[[], float]) -> None:
+        if done == shown:
+            loss()
+
+    given = {**GIVEN, "save_every": save_every, "report": report}
     with pytest.raises(UsageError, match=f"loss: is not a finite number after {steps} steps; nothing was saved"):
         wdport.train(points(), STATES, tmp_path / "run", optimizer=SGD([{"lr": 1e30}]), **given)
     assert not (tmp_path / "run" / NAME).exists()

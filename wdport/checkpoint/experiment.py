@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
@@ -196,17 +196,25 @@ def _check(member: tarfile.TarInfo) -> None:
 
 
 def _copied(content: IO[bytes]) -> IO[bytes]:
-    file = tempfile.TemporaryFile()  # noqa: SIM115  closed by the caller
+    with _writing():
+        file = tempfile.TemporaryFile()  # noqa: SIM115  closed by the caller
     try:
         while data := content.read(CHUNK):
-            file.write(data)
-        file.flush()
-    except OSError as error:
-        file.close()
-        if isinstance(error, (gzip.BadGzipFile, tarfile.TarError)):
-            raise
-        raise MachineError(tempfile.gettempdir(), f"cannot be written ({error.strerror})", "free some space") from None
+            with _writing():
+                file.write(data)
+        with _writing():
+            file.flush()
     except BaseException:
-        file.close()
+        with suppress(OSError):  # closing writes what is left in the buffer
+            file.close()
         raise
     return file
+
+
+@contextmanager
+def _writing() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        fix = "free some space, or set TMPDIR to another folder"
+        raise MachineError(tempfile.tempdir or "TMPDIR", f"could not be written ({error.strerror})", fix) from None

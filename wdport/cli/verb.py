@@ -36,8 +36,9 @@ def usage_error(error: click.ClickException) -> UsageError:
         word = printable(error.option_name, LONGEST_WORD)
         if context and isinstance(context.command, click.Group):
             see = f"options follow the verb: {path} VERB ... {word}"
-        long_names = [name for name in options if name.startswith("--")]
-        return UsageError(path, f"no option {word}", did_you_mean(error.option_name, long_names, see))
+        # Seldom is the first letter the mistyped one: --cast would be no advice on --fast.
+        similar = [name for name in options if name.startswith(error.option_name[:3].casefold())]
+        return UsageError(path, f"no option {word}", did_you_mean(error.option_name, similar, see))
     if isinstance(error, click.MissingParameter) and error.param is not None:
         return UsageError(path, f"{name_of(error.param)} is missing", see)
     if isinstance(error, click.BadParameter) and error.param is not None:

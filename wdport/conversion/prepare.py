@@ -200,7 +200,7 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
         _require_its_model(table, checkpoint)
     if (configured := _configured(checkpoint, family, settings)) is not None:
         notes.append(f"configuration from {configured[1].name} next to the checkpoint")
-    resolved = _resolve(checkpoint, family, settings)
+    resolved = _resolve(checkpoint, family, settings, configured)
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
     if settings.shapes and isinstance(family, KeptByKeras):
         variables = family.outline(resolved.config)
@@ -230,7 +230,8 @@ def signature_of(path: PathText, settings: Settings) -> Signature:
     with open_checkpoint(Path(path), key=settings.key, likely=settings.likely) as checkpoint:
         table = choose_table(checkpoint.tensors, checkpoint.path)
         family = find_family(table.family, table.path)
-        return family.signature(_resolve(checkpoint, family, settings).config)
+        configured = _configured(checkpoint, family, settings)
+        return family.signature(_resolve(checkpoint, family, settings, configured).config)
 
 
 def planned(
@@ -255,9 +256,10 @@ def planned(
     return plan, constants
 
 
-def _resolve(checkpoint: Checkpoint, family: Family, settings: Settings) -> Resolved:
+def _resolve(
+    checkpoint: Checkpoint, family: Family, settings: Settings, configured: tuple[dict[str, object], Path] | None
+) -> Resolved:
     stated_values, flags = user_configuration(family, settings)
-    configured = _configured(checkpoint, family, settings)
     if configured is not None:
         stated_values = family.read_settings(*configured)
     configuration = stated_values if settings.config or configured else dict(settings.known or {})
@@ -307,7 +309,7 @@ def user_configuration(family: Family, settings: Settings) -> tuple[dict[str, ob
     if settings.config:
         file = Path(settings.config)
         config = family.read_settings(read_yaml(file, "give the training configuration").plain(), file)
-    flags = {name: family.parse_setting(name, text) for name, text in (settings.values or {}).items()}
+    flags = {name: family.parse_setting(str(name), text) for name, text in (settings.values or {}).items()}
     return config, {**flags, **(settings.units or {})}
 
 

@@ -30,7 +30,7 @@ from wdport.jax_settings import without_paths
 from wdport.keras_runtime import exact_float64, variables_by_path
 from wdport.model import Array, Configuration, Free, Function, KerasModel, Signature, Taken
 from wdport.recorder import parse_input
-from wdport.sampling.network import Network, spec
+from wdport.sampling.network import Network, spec, values_from
 from wdport.sampling.sampler import segment_length
 
 CALL = "call"
@@ -89,19 +89,11 @@ def _call_of(model: KerasModel, signature: Signature) -> Function:
     if not inputs:
         what = f"the inputs of a {type(model).__name__} are not known"
         raise UsageError("model", what, "state them, such as 'x: b 48 48 3', in its table or as inputs (`--input`)")
-    paths = {id(variable): path for path, variable in variables_by_path(model).items()}
     # Keras on JAX computes parts of a float64 model in float32, unless it is lifted.
     exact = any(str(variable.dtype) == "float64" for variable in model.weights)
-    # stateless_call takes the values in these two groups.
-    groups = model.trainable_variables, model.non_trainable_variables
-
-    def value(variable: Any, weights: Mapping[str, Tensor]) -> Any:
-        """Seeds of random generators are not weights, and are not read here."""
-        path = paths.get(id(variable))
-        return np.asarray(variable.value) if path is None else weights[path]
 
     def call(weights: Mapping[str, Tensor], *inputs: Tensor) -> list[Tensor]:
-        trained, others = ([value(variable, weights) for variable in group] for group in groups)
+        trained, others = values_from(model, weights.__getitem__)
         with exact_float64() if exact else nullcontext():
             return list(jax.tree.leaves(stateless(model, trained, others, inputs)))
 

@@ -23,7 +23,7 @@ from wdport.diffusion.plans import SamplingPlan
 from wdport.exporting.lowering import CALL, model_inputs
 from wdport.families.roles import Programmed, Sampled
 from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64
+from wdport.keras_runtime import exact_float64, variable_values
 from wdport.model import Array, Clipping, KerasModel, Signature, Taken
 from wdport.sampling.network import Network, keras_network
 from wdport.sampling.sampler import plan_of
@@ -75,9 +75,8 @@ class ModelSide:
             return tensors(stateless(self.model, trained, others, inputs))
 
     def call(self, *inputs: Array) -> list[Array]:
-        groups = self.model.trainable_variables, self.model.non_trainable_variables
         with self.context():
-            result = self._program([[variable.value for variable in group] for group in groups], self._cast(inputs))
+            result = self._program(variable_values(self.model), self._cast(inputs))
             return [np.asarray(output) for output in result]
 
     def method(self, name: str, *inputs: Array) -> list[Array]:

@@ -89,7 +89,7 @@ class FaultGroup:
 class FaultSet:
     """Known faults of a family, and the small models that they are put into.
 
-    ``smallest`` is the fastest configuration that has the parts of all quick faults; ``examples`` are small
+    ``smallest`` is the fastest configuration that the self-tests use; ``examples`` are small
     configurations that together have every part of the family, by a short description. ``random_tensors`` makes a
     checkpoint's tensors from a configuration and a seed, float32, with every weight and bias random. ``mutants`` are
     those that a configuration can have. ``around`` yields the results of faults outside the network at the family's own
@@ -126,8 +126,8 @@ class Mutant:
 
     ``sites`` are patterns of Keras layer paths where it can be, "" for the network itself. ``equivalent`` states why it
     changes nothing, if it does not; ``gate`` is the gate expected to kill it: A, 0 if layers no longer run, A' or B if
-    float64 does not show it. ``shares`` allows the fault to be found at every layer below its site. The ``quick``
-    mutants of a family have one in every part, and are found in seconds. ``facts`` are words of a correct diagnosis.
+    float64 does not show it. ``shares`` allows the fault to be found at every layer below its site. ``facts`` are words
+    of a correct diagnosis.
     """
 
     name: str
@@ -136,7 +136,6 @@ class Mutant:
     gate: str = "A"
     equivalent: str = ""
     shares: bool = False
-    quick: bool = False
     facts: str = ""
 
     def places(self, layers: Mapping[str, KerasLayer]) -> list[str]:

@@ -65,6 +65,11 @@ class Weights:
     random_biases: bool = False
     exact: Mapping[str, Array] = field(default_factory=dict)
 
+    @property
+    def float64(self) -> dict[str, Array]:
+        """The variables of the float64 port."""
+        return {**self.variables, **self.exact}
+
     def forget(self) -> None:
         self.tensors.clear()
         self.variables.clear()
@@ -223,10 +228,11 @@ def _assign(candidates: Mapping[str, KerasModel], weights: Weights, names: set[s
     """Set these variables of both candidates; the arrays never change afterwards, so float32 arrays may be shared."""
     for dtype in DTYPES:
         with jax.enable_x64(dtype == "float64"):
-            variables, exact = variables_by_path(candidates[dtype]), weights.exact if dtype == "float64" else {}
+            variables = variables_by_path(candidates[dtype])
+            values = weights.float64 if dtype == "float64" else weights.variables
             for name in names:
                 if name in variables:  # what the plan fills is accounted for in preflight (0)
-                    set_variable(variables[name], exact.get(name, weights.variables[name]))
+                    set_variable(variables[name], values[name])
 
 
 def _internal(prepared: Prepared, name: str) -> bool:

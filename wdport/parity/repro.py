@@ -72,7 +72,7 @@ def write_repro(
 ) -> Path:
     """Write the layer of ``fault`` and the script; returns the script's path. Raises :class:`MachineError`.
 
-    ``variables`` are the port's, ``evidence`` is the run that showed the fault.
+    ``variables`` are the float64 port's, ``evidence`` is the run that showed the fault.
     """
     path = fault.candidate
     call = evidence.answers[path]

@@ -186,7 +186,7 @@ class _Run:
         faults, weights = locate(tuple(self.comparison.taps.values())), self.sets.of(evidence.random_biases)
         causes = probable_causes(prepared, self.comparison, weights, faults)
         if repro is not None and faults:
-            write_repro(repro, prepared.family, prepared.config, weights.variables, faults[0], evidence)
+            write_repro(repro, prepared.family, prepared.config, weights.float64, faults[0], evidence)
         return causes
 
     def verdict(self, repro: PathText | None) -> Verdict:

@@ -29,12 +29,12 @@ from wdport.conversion.load import Converted
 from wdport.conversion.optimizer_state import DECOUPLED, SETTINGS, Kind
 from wdport.conversion.prepare import Prepared
 from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
+from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variable_values, variables_by_path
 from wdport.model import Array, KerasModel
 from wdport.optimizers.schedules import Schedule
 from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.gradient_gate import variable_errors
-from wdport.parity.model_pair import Sides, converted_weights, unrounded
+from wdport.parity.model_pair import Sides, converted_weights
 from wdport.parity.optimizer_steps import OptimizerPair
 from wdport.recorder import lifted
 
@@ -87,10 +87,10 @@ class TrainingStart:
         module, model = self.sides.references["float64"], self.sides.candidates["float64"]
         module.load_state_dict(self.begin)
         # Where the conversion computes, its float64 result: the rounding in the file is no error of a training step.
-        exact = unrounded(self.prepared, converted_weights(self.prepared, self.converted))
+        values = converted_weights(self.prepared, self.converted).float64
         with jax.enable_x64(True):
             for path, variable in variables_by_path(model).items():
-                set_variable(variable, exact.exact.get(path, exact.variables[path]))
+                set_variable(variable, values[path])
         return module, model
 
 
@@ -228,7 +228,7 @@ class _Steps:
         """The port's loss, its gradients, and its other variables after the step, by path."""
         paths = {id(variable): path for path, variable in self._variables.items()}
         trained, fixed = self._model.trainable_variables, self._model.non_trainable_variables
-        loss, slopes, state = self._program([v.value for v in trained], [v.value for v in fixed], inputs)
+        loss, slopes, state = self._program(*variable_values(self._model), inputs)
         by_path = {paths[id(variable)]: slope for variable, slope in zip(trained, slopes, strict=True)}
         after = {
             paths[id(variable)]: value for variable, value in zip(fixed, state, strict=True) if id(variable) in paths

@@ -80,7 +80,9 @@ class Pair(PairOptions):
         # First: nothing in a file is parsed that is not the expected one.
         require_sha256(self.checkpoint or self.converted, self.sha256)
         user_family = self.own
-        opened = open_converted(self.converted, described(self.converted, user_family) if self.fresh else user_family)
+        # A user's own model is not built here: its code may print, and jax is not set up yet.
+        unbuilt = None if user_family is None else cast(OwnFamily, ManifestFamily(user_family, {}))
+        opened = open_converted(self.converted, described(self.converted, user_family) if self.fresh else unbuilt)
         if self.checkpoint is None:
             with open_recording(Path(str(self.against))):
                 return {}

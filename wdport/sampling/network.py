@@ -70,8 +70,6 @@ def stored_network(family: object, config: object, variables: dict[str, Array], 
     dtype policy of :data:`POLICIES`; float64 under JAX x64. Raises :class:`UsageError` for a model that is not a
     diffusion model.
     """
-    from wdport.keras_runtime import variables_by_path
-
     if not isinstance(family, Sampled):
         what = f"a {getattr(family, 'name', type(family).__name__)} is not a diffusion model"
         raise UsageError("model", what, "give a model that wdport convert wrote")
@@ -80,21 +78,12 @@ def stored_network(family: object, config: object, variables: dict[str, Array], 
     process, shapes = _process(family, config, variables), {path: array.shape for path, array in variables.items()}
     with jax.enable_x64(True) if dtype == "float64" else nullcontext():
         model = family.build(config, dtype)
-    paths = {id(variable): path for path, variable in variables_by_path(model).items()}
     arrays: list[Tree] = []
-
-    def tree(of_path: Callable[[str], object]) -> Tree:
-        def value(variable: KerasVariable) -> object:
-            # Seeds of random generators, which nothing reads here, have no path.
-            path = paths.get(id(variable))
-            return np.asarray(variable.value) if path is None else of_path(path)
-
-        return [value(v) for v in model.trainable_variables], [value(v) for v in model.non_trainable_variables]
 
     def weights() -> Tree:
         if not arrays:
             # Variables are float32 in the file, and rounded here to what the policy holds.
-            arrays.append(tree(lambda path: jax.device_put(np.asarray(variables.pop(path), held))))
+            arrays.append(values_from(model, lambda path: jax.device_put(np.asarray(variables.pop(path), held))))
         return arrays[0]
 
     return replace(
@@ -103,8 +92,22 @@ def stored_network(family: object, config: object, variables: dict[str, Array], 
         process=lambda: process,
         # Of the state, which stays in float32 under a 16-bit policy.
         dtype="float64" if dtype == "float64" else "float32",
-        specs=lambda: tree(lambda path: spec(shapes[path], held)),
+        specs=lambda: values_from(model, lambda path: spec(shapes[path], held)),
     )
+
+
+def values_from(model: KerasModel, of_path: Callable[[str], Any]) -> tuple[list[Any], list[Any]]:
+    """What ``of_path`` gives for the variables of a model, in the two groups of ``stateless_call``."""
+    from wdport.keras_runtime import variables_by_path
+
+    paths = {id(variable): path for path, variable in variables_by_path(model).items()}
+
+    def value(variable: KerasVariable) -> Any:
+        # Seeds of random generators, which nothing reads here, have no path.
+        path = paths.get(id(variable))
+        return np.asarray(variable.value) if path is None else of_path(path)
+
+    return [value(v) for v in model.trainable_variables], [value(v) for v in model.non_trainable_variables]
 
 
 def spec(shape: Iterable[object], dtype: DTypeLike) -> jax.ShapeDtypeStruct:
@@ -118,7 +121,7 @@ def keras_network(model: KerasModel, known_values: Known | None = None) -> Netwo
     The model itself is held weakly, so that a compiled program does not keep its weights in memory.
     """
     from wdport.compare.probe import stateless
-    from wdport.keras_runtime import exact_float64
+    from wdport.keras_runtime import exact_float64, variable_values
 
     role, config = known_values or _role_and_config(model)
     model_ref, exact = ref(model), model.compute_dtype == "float64"
@@ -131,17 +134,13 @@ def keras_network(model: KerasModel, known_values: Known | None = None) -> Netwo
         output: Tensor = result[0] if isinstance(result, (list, tuple)) else result
         return output.astype(state.dtype)
 
-    def weights() -> Tree:
-        alive = _alive(model_ref)
-        return [v.value for v in alive.trainable_variables], [v.value for v in alive.non_trainable_variables]
-
     def process() -> Process:
         return _process(role, config, {v.path: v.value for v in _alive(model_ref).non_trainable_variables})
 
     return Network(
         apply=apply,
         finish=lambda _, state: (state, role.to_series(config, state)),
-        weights=weights,
+        weights=lambda: variable_values(_alive(model_ref)),
         process=process,
         dtype="float64" if model.variable_dtype == "float64" else "float32",
         about=role.diffused(config),

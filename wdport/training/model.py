@@ -20,7 +20,7 @@ from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import all_families, known_model
 from wdport.families.roles import Completing, ConfiguredBeside, Family, Fresh, Sampled, Trained
 from wdport.keras_runtime import seed_dropout, variables_by_path
-from wdport.mapping.strict_yaml import read_yaml
+from wdport.mapping.strict_yaml import nodes_of, read_yaml
 from wdport.model import MASK_RATE, MAX_SPAN, Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
 from wdport.training.network_training import Data, NetworkTraining
 from wdport.training.supervised import LOSSES, LossFunction, MaskedTraining, SupervisedTraining
@@ -222,7 +222,7 @@ def new_configuration(
     document, where = _document(config)
     family: Any = trainable_family(where, document)
     settings = family.read_settings(document, where)
-    settings.update({name: family.parse_setting(name, text) for name, text in (values or {}).items()})
+    settings.update({name: family.parse_setting(str(name), text) for name, text in (values or {}).items()})
     settings.update(units_of(series_of(data), transform).fresh_flags())
     return family, *family.fresh_config(settings, where)
 
@@ -245,7 +245,8 @@ def family_recipe(family: Any, document: Document, where: str | Path, public: bo
 
 def _document(config: str | PathLike[str] | Mapping[str, object]) -> tuple[Document, str | Path]:
     if isinstance(config, Mapping):
-        return config, "config"
+        document: Document = nodes_of(config).plain()  # the names of settings as text
+        return document, "config"
     require_paths("config", config=config)
     document = read_yaml(Path(config), "give the training configuration").plain()
     if not isinstance(document, Mapping):

@@ -35,7 +35,7 @@ from wdport.training.saves import Saves
 
 Report = Callable[[int, int, Callable[[], float]], None]
 """Called with the steps done, all steps, and a function that waits for the device and returns the epoch's mean loss so
-far."""
+far, or raises :class:`UsageError` if it is not finite."""
 
 
 @dataclass(frozen=True)
@@ -265,15 +265,15 @@ class RunCallback(keras.callbacks.Callback):
         if self._done % self._per_epoch == 0:
             return
         if self._save_every is not None and self._done % self._save_every == 0:
-            self._state.require_finite((logs or {})["loss"], self._done)
+            self._state.finite((logs or {})["loss"], self._done)
             self._state.save(self._done)
         if self._report is not None:
-            self._report(self._done, self._total, lambda: float(np.asarray((logs or {})["loss"])))
+            self._report(self._done, self._total, lambda: self._state.finite((logs or {})["loss"], self._done))
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Save the state, and the metrics unless a callback has ended the epoch early."""
         metrics = dict(logs or {})
-        self._state.require_finite(metrics["loss"], self._done)
+        self._state.finite(metrics["loss"], self._done)
         if self._done % self._per_epoch:
             self._state.save(self._done)
             return

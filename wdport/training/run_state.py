@@ -123,14 +123,16 @@ class RunState:
         for variable, array in zip(self.variables[role], arrays, strict=True):
             variable.assign(self.placement.state(array))
 
-    def require_finite(self, loss: Any, done: int) -> None:
-        """Raise :class:`UsageError` if the mean ``loss`` of the epoch so far is not finite."""
+    def finite(self, loss: Any, done: int) -> float:
+        """The mean ``loss`` of the epoch so far, read from the device; raises :class:`UsageError` if it is not
+        finite."""
         with self.placement.answering():
-            finite = isfinite(float(np.asarray(loss)))
-        if not finite:
+            value = float(np.asarray(loss))
+        if not isfinite(value):
             fate = "the state of the last save is kept" if self.saves.exist() else "nothing was saved"
             fix = "lower the learning rate, clip gradients, or look at the data"
             raise UsageError("loss", f"is not a finite number after {done} steps; {fate}", fix)
+        return value
 
     def save(self, done: int) -> None:
         self.done = done

@@ -24,7 +24,7 @@ def filter_length(wavelet: str) -> int:
     import pywt
 
     if wavelet not in pywt.wavelist(kind="discrete"):
-        raise ValueError(f"wavelet {wavelet!r} is not a discrete wavelet of PyWavelets")
+        raise ValueError(f"wavelet {wavelet!r:.100} is not a discrete wavelet of PyWavelets")
     return int(pywt.Wavelet(wavelet).dec_len)
 
 

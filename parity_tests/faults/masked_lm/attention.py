@@ -32,19 +32,19 @@ def attention_mutants(config: Config) -> list[Mutant]:
     """The mutants that this configuration's attention can have."""
     heads, pairs, width = config.num_attention_heads, config.kv_heads, config.width
     found = [
-        Mutant("attention: no scale", ATTENTION, attending(scale=lambda _: 1.0), quick=True),
+        Mutant("attention: no scale", ATTENTION, attending(scale=lambda _: 1.0)),
         Mutant("attention: scale by all channels", ATTENTION, attending(scale=lambda s: s.out.units**-0.5)),
         Mutant("attention: divided by the width, not its root", ATTENTION, attending(scale=lambda s: 1 / s.head_dim)),
         Mutant("attention: softmax over queries", ATTENTION, attending(axis=-2)),
         Mutant("attention: key and value swapped", ATTENTION, swapped("key", "value"), shares=True),
-        Mutant("mask: not used", ATTENTION, attending(hide=lambda x, _: x), quick=True),
-        Mutant("mask: true for padding", ATTENTION, attending(hide=lambda x, seen: _hidden(x, ~seen)), quick=True),
+        Mutant("mask: not used", ATTENTION, attending(hide=lambda x, _: x)),
+        Mutant("mask: true for padding", ATTENTION, attending(hide=lambda x, seen: _hidden(x, ~seen))),
         Mutant("mask: added as 0 and 1", ATTENTION, attending(hide=lambda x, seen: x + 1.0 * seen[:, None, None])),
         Mutant("mask: too weak", ATTENTION, attending(hide=lambda x, seen: x - 10.0 * (~seen)[:, None, None])),
         Mutant("mask: of queries", ATTENTION, attending(hide=lambda x, seen: jnp.swapaxes(
             _hidden(jnp.swapaxes(x, 2, 3), seen), 2, 3))),
         Mutant("mask: of the first sequence for all", ATTENTION, attending(hide=lambda x, seen: _hidden(x, seen[:1]))),
-        Mutant("mask: a causal one too", ATTENTION, attending(hide=_causal), quick=True),
+        Mutant("mask: a causal one too", ATTENTION, attending(hide=_causal)),
         Mutant("mask: on the weights, after the softmax", ATTENTION, attending(hide=lambda x, _: x, late=True)),
         Mutant("mask: a token too long", ATTENTION, attending(hide=lambda x, seen: _hidden(
             x, seen | jnp.pad(seen, ((0, 0), (1, 0)))[:, :-1]))),
@@ -52,11 +52,11 @@ def attention_mutants(config: Config) -> list[Mutant]:
     if pairs == heads:
         found.append(Mutant("attention: query and key swapped", ATTENTION, swapped("query", "key"), shares=True))
     if 1 < pairs < heads:
-        found.append(Mutant("attention: keys tiled, not repeated", ATTENTION, attending(spread=_tiled), quick=True))
+        found.append(Mutant("attention: keys tiled, not repeated", ATTENTION, attending(spread=_tiled)))
     if heads > 1:
         found += [
             Mutant("attention: heads merged without transposing", ATTENTION, attending(merged=True)),
-            Mutant("attention: heads merged in reverse", ATTENTION, attending(order=-1), quick=True),
+            Mutant("attention: heads merged in reverse", ATTENTION, attending(order=-1)),
         ]
     if heads > 1 and width > 1:
         found.append(Mutant("attention: width before the heads", ATTENTION, attending(split=_width_first)))
@@ -137,11 +137,11 @@ Pair = tuple[KerasTensor, KerasTensor]
 def rotary_mutants(config: Config) -> list[Mutant]:
     """Angles are seen at their layer, and turns at the attention. A head of two features has only one angle."""
     found = [
-        Mutant("rotary: positions off by one", ROTARY, calling(_later), quick=True),
+        Mutant("rotary: positions off by one", ROTARY, calling(_later)),
         Mutant("rotary: positions from the end", ROTARY, calling(_reversed)),
         Mutant("rotary: cosines and sines swapped", ROTARY, calling(lambda s, p: _angles(s, p)[::-1])),
         Mutant("rotary: values turned too", ATTENTION, attending(turn=lambda q, k, v, at: (
-            turned(q, *at), turned(k, *at), turned(v, *at))), quick=True),
+            turned(q, *at), turned(k, *at), turned(v, *at)))),
         Mutant("rotary: keys not turned", ATTENTION, attending(turn=lambda q, k, v, at: (turned(q, *at), k, v))),
         Mutant("rotary: heads not turned", ATTENTION, attending(turn=lambda q, k, v, _: (q, k, v))),
         Mutant("rotary: keys a position later", ATTENTION, attending(turn=_keys_later)),
@@ -154,11 +154,11 @@ def rotary_mutants(config: Config) -> list[Mutant]:
     other = 10_000.0 if theta != 10_000.0 else 500_000.0
     return [
         *found,
-        Mutant(f"rotary: theta {other:g}", ROTARY, _frequencies(rotary_frequencies(width, other)), quick=True),
+        Mutant(f"rotary: theta {other:g}", ROTARY, _frequencies(rotary_frequencies(width, other))),
         Mutant("rotary: frequencies by half the width", ROTARY, _frequencies(rotary_frequencies(width, theta) ** 2)),
         Mutant("rotary: frequencies in reverse", ROTARY, _frequencies(rotary_frequencies(width, theta)[::-1])),
         Mutant("rotary: every angle twice in a row", ROTARY, calling(_in_a_row)),
-        Mutant("rotary: pairs of neighbours turned", ATTENTION, attending(turn=_interleaved), quick=True),
+        Mutant("rotary: pairs of neighbours turned", ATTENTION, attending(turn=_interleaved)),
         Mutant("rotary: neighbours turned by halves' angles", ATTENTION, attending(turn=_neighbours)),
     ]
 

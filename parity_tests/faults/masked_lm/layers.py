@@ -23,9 +23,9 @@ ROUNDED = "float32 and float64 are not rounded before the scale; only 16 bits ar
 def norm_mutants(config: Config) -> list[Mutant]:
     """The mutants of every norm."""
     found = [
-        Mutant("norm: mean subtracted", NORM, calling(_centred), quick=True),
+        Mutant("norm: mean subtracted", NORM, calling(_centred)),
         Mutant("norm: scale dropped", NORM, _without_scale),
-        Mutant("norm: scaled by one more", NORM, calling(lambda s, x: _normal(s, x) * (1 + s.scale)), quick=True),
+        Mutant("norm: scaled by one more", NORM, calling(lambda s, x: _normal(s, x) * (1 + s.scale))),
         Mutant("norm: scaled before it is divided", NORM, calling(lambda s, x: _normal(s, x * s.scale))),
         Mutant("norm: scaled before it is rounded", NORM, calling(_scaled_wide), equivalent=ROUNDED),
         Mutant("norm: epsilon outside the root", NORM, calling(_outside)),
@@ -33,7 +33,7 @@ def norm_mutants(config: Config) -> list[Mutant]:
         Mutant("norm: over the tokens too", NORM, calling(_over_tokens)),
     ]
     if config.rms_norm_eps != OTHER_EPSILON:
-        found.append(Mutant("norm: epsilon 1e-3", NORM, setting(epsilon=OTHER_EPSILON), quick=True))
+        found.append(Mutant("norm: epsilon 1e-3", NORM, setting(epsilon=OTHER_EPSILON)))
     return found
 
 
@@ -83,16 +83,15 @@ def feed_forward_mutants(config: Config) -> list[Mutant]:
     """The mutants of every gated network."""
     act = tuple(f"{place}/act" for place in MLP)
     found = [
-        Mutant("gate: activation of the other half", MLP, calling(lambda s, x: s.down(s.gate(x) * s.act(s.up(x)))),
-               quick=True),
+        Mutant("gate: activation of the other half", MLP, calling(lambda s, x: s.down(s.gate(x) * s.act(s.up(x))))),
         Mutant("gate: weights of the halves swapped", MLP, swapped("gate", "up"), shares=True),
-        Mutant("gate: no activation", MLP, calling(lambda s, x: s.down(s.gate(x) * s.up(x))), gate="0", quick=True),
+        Mutant("gate: no activation", MLP, calling(lambda s, x: s.down(s.gate(x) * s.up(x))), gate="0"),
         Mutant("gate: added, not multiplied", MLP, calling(lambda s, x: s.down(s.act(s.gate(x)) + s.up(x)))),
         Mutant("gate: activation of the product", MLP, calling(lambda s, x: s.down(s.act(s.gate(x) * s.up(x))))),
         Mutant("gate: left out", MLP, calling(lambda s, x: s.down(s.act(s.up(x)))), gate="0"),
     ]  # fmt: skip
     found += [
-        Mutant(f"activation: {name} for {config.hidden_act}", act, setting(activation=function), quick=name == "gelu")
+        Mutant(f"activation: {name} for {config.hidden_act}", act, setting(activation=function))
         for name, function in FUNCTIONS.items() if name != config.hidden_act
     ]  # fmt: skip
     if config.mlp_bias:

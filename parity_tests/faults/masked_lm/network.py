@@ -28,18 +28,17 @@ def network_mutants(config: Config) -> list[Mutant]:
     """The mutants that this configuration can have."""
     last = f"block_{config.num_hidden_layers - 1}"
     found = [
-        Mutant("block: input not added to attention", BLOCK, _block(lambda s, x, read: _rest(s, read(_normed(s, x)))),
-               quick=True),
+        Mutant("block: input not added to attention", BLOCK, _block(lambda s, x, read: _rest(s, read(_normed(s, x))))),
         Mutant("block: input not added to the gated network", BLOCK, _block(
             lambda s, x, read: s.mlp(s.mlp_norm(x + read(_normed(s, x)))))),
         Mutant("block: normed input added", BLOCK, _block(
             lambda s, x, read: _rest(s, _normed(s, x) + read(_normed(s, x))))),
         Mutant("block: norm after attention", BLOCK, _block(
-            lambda s, x, read: _rest(s, x + s.attention_norm(read(x)))), quick=True),
+            lambda s, x, read: _rest(s, x + s.attention_norm(read(x))))),
         Mutant("block: both parts of one input", BLOCK, _block(
             lambda s, x, read: x + read(_normed(s, x)) + s.mlp(s.mlp_norm(x)))),
         Mutant("block: the two norms swapped", BLOCK, _norms_swapped, shares=True),
-        Mutant("network: last norm left out", NETWORK, _without_norm, gate="0", quick=True),
+        Mutant("network: last norm left out", NETWORK, _without_norm, gate="0"),
         Mutant("network: last layer left out", NETWORK, lambda _, model: attributes(model, depth=model.depth - 1),
                gate="0"),
         Mutant("network: mask not given to the layers", NETWORK, _hidden_without_mask, shares=True),
@@ -47,7 +46,7 @@ def network_mutants(config: Config) -> list[Mutant]:
         Mutant("network: float16 weights", NETWORK, rounded("float16"), shares=True),
         Mutant("embedding: next token's", EMBEDDING, calling(_next_token)),
         Mutant("embedding: times the root of its width", EMBEDDING, calling(
-            lambda s, ids: type(s).call(s, ids) * config.hidden_size**0.5), quick=True),
+            lambda s, ids: type(s).call(s, ids) * config.hidden_size**0.5)),
     ]  # fmt: skip
     if config.num_hidden_layers > 1:
         found.append(Mutant("block: weights of the first", (last,), _repeated, shares=True))
@@ -59,15 +58,13 @@ def network_mutants(config: Config) -> list[Mutant]:
 def _head_mutants(config: Config) -> list[Mutant]:
     if config.tie_word_embeddings:
         found = [
-            Mutant("head: not tied", HEAD, _table(lambda table: np.random.default_rng(0).normal(size=table.shape)),
-                   quick=True),
-            Mutant("head: reshaped for transposed", HEAD, _table(lambda table: table.reshape(table.shape[::-1]).T),
-                   quick=True),
+            Mutant("head: not tied", HEAD, _table(lambda table: np.random.default_rng(0).normal(size=table.shape))),
+            Mutant("head: reshaped for transposed", HEAD, _table(lambda table: table.reshape(table.shape[::-1]).T)),
             Mutant("head: next token's row", HEAD, _table(lambda table: np.roll(table, -1, axis=0))),
         ]  # fmt: skip
     else:
         found = [
-            Mutant("head: tied", HEAD, _tied, quick=True),
+            Mutant("head: tied", HEAD, _tied),
             Mutant("head: next token's column", HEAD, _rolled),
         ]
     found.append(Mutant("head: divided by the root of the width", HEAD, calling(
@@ -144,7 +141,7 @@ def numerics_mutants(config: Config) -> list[Mutant]:
     """All of them; the only angle of a head of two features is the position, which bfloat16 holds exactly."""
     dense = tuple(f"{place}/{part}" for place in MLP for part in ("gate", "up", "down"))
     found = [
-        Mutant("products in TF32", dense, in_float32(calling(_tf32)), gate="B", quick=True),
+        Mutant("products in TF32", dense, in_float32(calling(_tf32)), gate="B"),
         Mutant("norm: root in bfloat16", NORM, in_float32(calling(_rough_root)), gate="B"),
         Mutant("attention: logits in bfloat16", ATTENTION, in_float32(attending(hide=_rough_logits)), gate="B"),
     ]

@@ -25,9 +25,9 @@ def attention_mutants(config: Config) -> list[Mutant]:
     if not every:
         return []
     found = [
-        Mutant("attention: no scale", every, calling(_by(scale=lambda _: 1.0)), quick=True),
-        Mutant("attention: softmax over queries", every, calling(_by(axis=-2)), quick=True),
-        Mutant("attention: input not added", every, calling(_by(added=0.0)), quick=True),
+        Mutant("attention: no scale", every, calling(_by(scale=lambda _: 1.0))),
+        Mutant("attention: softmax over queries", every, calling(_by(axis=-2))),
+        Mutant("attention: input not added", every, calling(_by(added=0.0))),
         Mutant("attention: pixels column by column", every, calling(_by(flat=_columns))),
         Mutant("attention: channels first reshaped for transposed", every, calling(_by(flat=_reshaped))),
         Mutant("attention: result read as channels first", every, calling(_by(mixed=True))),
@@ -108,7 +108,7 @@ def _one_head(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object
 
 def numerics_mutants(config: Config) -> list[Mutant]:
     """All of them."""
-    found = [Mutant("convolutions in TF32", CONV, in_float32(calling(_tf32)), gate="B", quick=True)]
+    found = [Mutant("convolutions in TF32", CONV, in_float32(calling(_tf32)), gate="B")]
     if places := attention(config):
         found.append(Mutant("attention: softmax in bfloat16", places, in_float32(calling(_rough)), gate="B"))
     return found

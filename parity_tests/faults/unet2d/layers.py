@@ -27,14 +27,14 @@ def norm_mutants(config: Config) -> list[Mutant]:
         Mutant("group norm: statistics over the batch", NORM, calling(_over_batch)),
         Mutant("group norm: unbiased variance", NORM, calling(_unbiased)),
         Mutant("group norm: epsilon outside the root", NORM, calling(_outside)),
-        Mutant("group norm: scale dropped", NORM, _constant("gamma", 1.0), quick=True),
+        Mutant("group norm: scale dropped", NORM, _constant("gamma", 1.0)),
         Mutant("group norm: shift dropped", NORM, _constant("beta", 0.0)),
     ]
     if config.norm_eps != KERAS_EPSILON:
-        found.append(Mutant("group norm: epsilon 1e-3", NORM, setting(epsilon=KERAS_EPSILON), quick=True))
+        found.append(Mutant("group norm: epsilon 1e-3", NORM, setting(epsilon=KERAS_EPSILON)))
     if config.norm_num_groups > 1:
         usual = ("*/norm1", "*/norm2", "conv_norm_out")  # attention in the middle may have other groups
-        found.append(Mutant("group norm: one group", usual, setting(groups=1), quick=True))
+        found.append(Mutant("group norm: one group", usual, setting(groups=1)))
     return found
 
 
@@ -98,7 +98,7 @@ def convolution_mutants() -> list[Mutant]:
     """The mutants of every convolution; kernels are (H, W, in, out)."""
     square = ("*/conv2",)  # as many channels in as out
     return [
-        Mutant("convolution: kernel flipped", CONV, _kernel(lambda k: k[::-1, ::-1]), quick=True),
+        Mutant("convolution: kernel flipped", CONV, _kernel(lambda k: k[::-1, ::-1])),
         Mutant("convolution: kernel's height and width swapped", CONV, _kernel(lambda k: np.swapaxes(k, 0, 1))),
         Mutant("convolution: kernel's channels swapped", square, _kernel(lambda k: np.swapaxes(k, 2, 3))),
         Mutant("convolution: bias dropped", CONV, without_bias),

@@ -24,7 +24,7 @@ def network_mutants(config: Config) -> list[Mutant]:
     last = (f"up_{len(config.block_out_channels) - 1}",)  # all that it takes back has one shape
     word = "input not centred" if config.center_input_sample else "input centred"
     found = [
-        Mutant("skips: kept before made", ("up_?",), calling(_joined(lambda x, kept: (kept, x))), quick=True),
+        Mutant("skips: kept before made", ("up_?",), calling(_joined(lambda x, kept: (kept, x)))),
         Mutant("skips: first kept first", last, calling(_in_order)),
         Mutant(f"network: {word}", NETWORK, _centred),
         Mutant("network: last norm and activation swapped", NETWORK, _ends_swapped),
@@ -33,7 +33,7 @@ def network_mutants(config: Config) -> list[Mutant]:
     ]
     if config.mid_block_type is not None:
         found.append(Mutant("middle: both blocks with the first's weights", ("mid",), _repeated, shares=True))
-        found.append(Mutant("middle: left out", NETWORK, _without_middle, gate="0", quick=True))
+        found.append(Mutant("middle: left out", NETWORK, _without_middle, gate="0"))
     if attends(config):
         found.append(Mutant("middle: attention first", ("mid",), calling(_attention_first)))
     return found
@@ -88,21 +88,20 @@ def size_mutants(config: Config) -> list[Mutant]:
     found = []
     if halves := steps(config, "down", "conv"):
         if config.downsample_padding:
-            found.append(Mutant("halving: padded below and on the right alone", halves, setting(before=0), shares=True,
-                                quick=True))  # fmt: skip
+            found.append(Mutant("halving: padded below and on the right alone", halves, setting(before=0), shares=True))
             found.append(Mutant("halving: padded above and on the left alone", halves, calling(_above),
                                 equivalent=EVEN))  # fmt: skip
         else:
-            found.append(Mutant("halving: padded on all sides", halves, setting(before=1), shares=True, quick=True))
+            found.append(Mutant("halving: padded on all sides", halves, setting(before=1), shares=True))
     if means := steps(config, "down", "resnet"):
         found.append(Mutant("halving: the largest of four pixels", means, _mean(_largest), shares=True))
         found.append(Mutant("halving: every second pixel", means, _mean(lambda _, x: x[:, ::2, ::2]), shares=True))
     doubles = steps(config, "up", "conv")
     if doubles:
-        found.append(Mutant("doubling: after the convolution", doubles, calling(_after), quick=True))
+        found.append(Mutant("doubling: after the convolution", doubles, calling(_after)))
     doubles += tuple(f"{path}/upsample" for path in steps(config, "up", "resnet"))
     if doubles:
-        found.append(Mutant("doubling: bilinear", doubles, calling(_bilinear), quick=True))
+        found.append(Mutant("doubling: bilinear", doubles, calling(_bilinear)))
         found.append(Mutant("doubling: the image tiled", doubles, calling(_tiled)))
     return found
 

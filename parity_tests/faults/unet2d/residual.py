@@ -29,15 +29,15 @@ def residual_mutants(config: Config) -> list[Mutant]:
         Mutant("residual: dropout on", ("*/resnet_?/dropout",), calling(lambda _, x, **__: x * _mask(x) / 0.9)),
     ]
     if places := plain(config):
-        found.append(Mutant("residual: input not added", places, calling(_not_added), quick=True))
+        found.append(Mutant("residual: input not added", places, calling(_not_added)))
         found.append(Mutant("residual: normed input added", places, calling(_normed_added)))
         found.append(Mutant("residual: input and result averaged", places, calling(_averaged)))
     if config.mid_block_type is not None and config.mid_block_scale_factor != 1:
         found.append(Mutant("residual: output not divided", ("mid/resnet_?",), setting(factor=1.0)))
     if config.resnet_time_scale_shift == "scale_shift":
         found += [
-            Mutant("residual: scale without the one", same, calling(_timed(_without_one)), quick=True),
-            Mutant("residual: scale and shift swapped", same, calling(_timed(_swapped)), quick=True),
+            Mutant("residual: scale without the one", same, calling(_timed(_without_one))),
+            Mutant("residual: scale and shift swapped", same, calling(_timed(_swapped))),
             Mutant("residual: scale and shift before the norm", same, calling(_timed(_before))),
             Mutant("residual: scale and shift alternating", same, calling(_timed(_alternating))),
         ]
@@ -62,7 +62,7 @@ def activation_mutants(config: Config) -> list[Mutant]:
     if config.act_fn == "gelu":
         found.append(Mutant("activation: GELU by tanh", blocks, tanh, shares=True))
     if config.act_fn != "relu":
-        found.append(Mutant("activation: ReLU", blocks, _activation(ops.relu), shares=True, quick=True))
+        found.append(Mutant("activation: ReLU", blocks, _activation(ops.relu), shares=True))
     if config.act_fn != "silu":
         found.append(Mutant("activation: SiLU in the blocks", blocks, _activation(ops.silu), shares=True))
         own = setting(activation=keras.activations.get(config.act_fn))
@@ -162,7 +162,7 @@ def time_mutants(config: Config) -> list[Mutant]:
     found = [
         Mutant("time: of the first sample for all", TIME, _fed(lambda t: jnp.broadcast_to(t[:1], t.shape))),
         Mutant("time: in bfloat16", TIME, _fed(lambda t: ops.cast(ops.cast(t, "bfloat16"), "float32"))),
-        Mutant("time: sines and cosines swapped", TIME, calling(_halves_swapped), quick=True),
+        Mutant("time: sines and cosines swapped", TIME, calling(_halves_swapped)),
         Mutant("time: sines and cosines alternating", TIME, calling(_interleaved)),
     ]
     if kind == "fourier":
@@ -176,7 +176,7 @@ def time_mutants(config: Config) -> list[Mutant]:
     other = 0.0 if shift else 1.0
     return [
         *found,
-        Mutant("time: off by one", TIME, _fed(lambda t: t + 1), quick=True),
+        Mutant("time: off by one", TIME, _fed(lambda t: t + 1)),
         Mutant("time: divided by 1000", TIME, _fed(lambda t: ops.cast(t, "float32") / 1000.0)),
         *(
             [Mutant(f"time: freq_shift {other:g}", TIME, _frequencies(frequencies(half, other)))]
@@ -197,7 +197,7 @@ def class_mutants(config: Config) -> list[Mutant]:
         return []
     gate = "A" if config.classes == "identity" else "0"  # its layers are not run
     found = [
-        Mutant("class: dropped", NETWORK, _embedding(0.0), gate=gate, quick=True),
+        Mutant("class: dropped", NETWORK, _embedding(0.0), gate=gate),
         Mutant("class: added twice", NETWORK, _embedding(2.0)),
     ]
     if config.classes == "table":

@@ -36,10 +36,10 @@ def residual_mutants(config: Config) -> list[Mutant]:
     """The mutants of residual blocks; an activation is used twice in each, and is visible at the block."""
     plain = residuals(config)
     return [
-        Mutant("residual: input not added", plain, calling(_not_added), quick=True),
+        Mutant("residual: input not added", plain, calling(_not_added)),
         Mutant("residual: normed input added", plain, calling(_normed_added)),
         Mutant("residual: activation before the norm", plain, calling(_activated_first), shares=True),
-        Mutant("residual: GELU for SiLU", plain, _activation(ops.gelu), shares=True, quick=True),
+        Mutant("residual: GELU for SiLU", plain, _activation(ops.gelu), shares=True),
         Mutant("residual: ReLU for SiLU", plain, _activation(ops.relu), shares=True),
     ]
 
@@ -48,13 +48,13 @@ def attention_mutants(config: Config) -> list[Mutant]:
     """The mutants of attention; the encoder's sees several frames at a time where it does not halve them twice."""
     every = ("*/attention_0",)
     found = [
-        Mutant("attention: query and key exchanged", every, calling(_attending(_swapped)), quick=True),
+        Mutant("attention: query and key exchanged", every, calling(_attending(_swapped))),
         Mutant("attention: scale left out", every, calling(_attending(_unscaled))),
         Mutant("attention: input not added", every, calling(lambda layer, x: type(layer).call(layer, x) - x)),
         Mutant("attention: pixels in columns", every, calling(_transposed)),
     ]
     if config.frames < 4:
-        over = Mutant("attention: among all frames", ("encoder/mid/attention_0",), calling(_over_frames), quick=True)
+        over = Mutant("attention: among all frames", ("encoder/mid/attention_0",), calling(_over_frames))
         found.append(over)
     return found
 
@@ -70,11 +70,11 @@ def shortcut_mutants(config: Config) -> list[Mutant]:
     timed = tuple(f"decoder/up_{at}/avg_shortcut" for at, stage in enumerate(up) if stage.temporal and _differ(stage))
     levels = tuple(path.rpartition("/")[0] for path in (*averages, *copies))
     found = [
-        Mutant("shortcut: left out", levels, _without_shortcut, gate="0", quick=True),
+        Mutant("shortcut: left out", levels, _without_shortcut, gate="0"),
         Mutant("shortcut: averages of rows before frames", averages, calling(_rows_first)),
         Mutant("shortcut: sums for averages", averages, calling(_sums)),
-        Mutant("shortcut: zeros after the first frame", early, calling(_after), quick=True),
-        Mutant("shortcut: channels tiled for repeated", copies, calling(_tiled), quick=True),
+        Mutant("shortcut: zeros after the first frame", early, calling(_after)),
+        Mutant("shortcut: channels tiled for repeated", copies, calling(_tiled)),
     ]
     if timed:
         found.append(Mutant("shortcut: first copy of the first frame", timed, calling(_first_copy)))
@@ -202,14 +202,14 @@ def convolution_mutants() -> list[Mutant]:
     """The mutants of every convolution with a window of three frames, three rows and three columns."""
     square = ("*/conv2",)  # as many channels in as out
     return [
-        Mutant("convolution: frames padded on both sides", CONV, calling(_both_sides), quick=True),
-        Mutant("convolution: past forgotten", CONV, calling(lambda layer, x, past=None: _own(layer, x)), quick=True),
-        Mutant("convolution: past one frame too old", CONV, calling(_older), quick=True),
+        Mutant("convolution: frames padded on both sides", CONV, calling(_both_sides)),
+        Mutant("convolution: past forgotten", CONV, calling(lambda layer, x, past=None: _own(layer, x))),
+        Mutant("convolution: past one frame too old", CONV, calling(_older)),
         Mutant("convolution: past of one frame", CONV, calling(_one)),
         Mutant("convolution: past frames exchanged", CONV, calling(_exchanged)),
         Mutant("convolution: first frame repeated for zeros", CONV, calling(_first_repeated)),
         Mutant("convolution: edges repeated for zeros", CONV, calling(_edges_repeated)),
-        Mutant("convolution: kernel's frames in reverse", CONV, _kernel(lambda k: k[::-1]), quick=True),
+        Mutant("convolution: kernel's frames in reverse", CONV, _kernel(lambda k: k[::-1])),
         Mutant("convolution: kernel's height and width swapped", CONV, _kernel(lambda k: np.swapaxes(k, 1, 2))),
         Mutant("convolution: kernel's channels swapped", square, _kernel(lambda k: np.swapaxes(k, 3, 4))),
         Mutant("convolution: bias dropped", CONV, lambda layer, _: holding((layer.bias, array_of(layer.bias) * 0.0))),
@@ -220,9 +220,9 @@ def convolution_mutants() -> list[Mutant]:
 def norm_mutants() -> list[Mutant]:
     """The mutants of every norm."""
     return [
-        Mutant("norm: root of the channels left out", NORM, calling(_without_root), quick=True),
+        Mutant("norm: root of the channels left out", NORM, calling(_without_root)),
         Mutant("norm: scale left out", NORM, lambda layer, _: holding((layer.scale, array_of(layer.scale) * 0 + 1))),
-        Mutant("norm: epsilon added to the mean square", NORM, calling(_mean_square), quick=True),
+        Mutant("norm: epsilon added to the mean square", NORM, calling(_mean_square)),
         Mutant("norm: mean subtracted", NORM, calling(lambda layer, x: _own(layer, x - x.mean(-1, keepdims=True)))),
         Mutant("norm: over rows and channels", NORM, calling(_over_rows)),
         Mutant("norm: one plus the scale", NORM, lambda layer, _: holding((layer.scale, array_of(layer.scale) + 1))),

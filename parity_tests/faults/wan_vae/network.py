@@ -26,8 +26,7 @@ def network_mutants(config: Config) -> list[Mutant]:
     """The mutants that this configuration can have."""
     centre, spread = (np.asarray(each) for each in (config.latents_mean, config.latents_std))
     found = [
-        Mutant("network: mean and log-variance exchanged", NETWORK, _split(lambda mean, logvar: (logvar, mean)),
-               quick=True),
+        Mutant("network: mean and log-variance exchanged", NETWORK, _split(lambda mean, logvar: (logvar, mean))),
         Mutant("network: deviation for log-variance", NETWORK,
                _split(lambda mean, logvar: (mean, jnp.exp(0.5 * logvar)))),
         Mutant("network: latents in reverse order", NETWORK, _latents(lambda x: x[:, ::-1])),
@@ -40,16 +39,15 @@ def network_mutants(config: Config) -> list[Mutant]:
         Mutant("middle: both blocks with the first's weights", ("*/mid",), _same_weights, shares=True),
     ]  # fmt: skip
     if not config.is_residual:  # whose shortcuts do not take such a part
-        found.append(Mutant("network: first part not special", NETWORK, _whole_groups, shares=True, quick=True))
+        found.append(Mutant("network: first part not special", NETWORK, _whole_groups, shares=True))
     if config.z_dim == 1:
         found = [each for each in found if "channels of latents" not in each.name]
     if config.normalises:
-        found.append(Mutant("network: latents normalised", NETWORK, _latents(lambda x: (x - centre) / spread),
-                            quick=True))  # fmt: skip
+        found.append(Mutant("network: latents normalised", NETWORK, _latents(lambda x: (x - centre) / spread)))
     if config.patch > 1:
         found += [
             Mutant("patches: rows before columns, encoder", NETWORK, _patches("patchify")),
-            Mutant("patches: rows before columns, decoder", NETWORK, _patches("unpatchify"), quick=True),
+            Mutant("patches: rows before columns, decoder", NETWORK, _patches("unpatchify")),
         ]
     return found
 
@@ -145,9 +143,9 @@ def step_mutants(config: Config) -> list[Mutant]:
     halves = tuple(f"{path}/resample" for path in down_steps(config))
     doubles = tuple(f"{path}/resample" for path in up_steps(config))
     found = [
-        Mutant("halving: padded above and on the left", halves, calling(_above), quick=True, shares=True),
+        Mutant("halving: padded above and on the left", halves, calling(_above), shares=True),
         Mutant("halving: padded on all sides", halves, setting(before=1), shares=True),
-        Mutant("doubling: bilinear", doubles, calling(_resized("bilinear")), quick=True),
+        Mutant("doubling: bilinear", doubles, calling(_resized("bilinear"))),
         Mutant("doubling: the image tiled", doubles, calling(lambda s, x: s.conv(jnp.tile(x, (1, 2, 2, 1))))),
         Mutant("doubling: after the convolution", doubles,
                calling(lambda s, x: jnp.repeat(jnp.repeat(s.conv(x), 2, axis=1), 2, axis=2))),
@@ -155,15 +153,15 @@ def step_mutants(config: Config) -> list[Mutant]:
     ]  # fmt: skip
     if earlier := down_steps(config, temporal=True):
         found += [
-            Mutant("frames halved: the first one too", earlier, calling(_first_halved), shares=True, quick=True),
+            Mutant("frames halved: the first one too", earlier, calling(_first_halved), shares=True),
             Mutant("frames halved: past forgotten", earlier, calling(_halved_alone), shares=True),
             Mutant("frames halved: every second one taken", earlier, calling(_every_second), gate="0"),
         ]
     if later := up_steps(config, temporal=True):
         found += [
-            Mutant("frames doubled: the first one too", later, calling(_first_doubled), shares=True, quick=True),
-            Mutant("frames doubled: first frame seen", later, calling(_first_seen), shares=True, quick=True),
-            Mutant("frames doubled: halves exchanged", later, calling(_pairing(_exchanged)), quick=True),
+            Mutant("frames doubled: the first one too", later, calling(_first_doubled), shares=True),
+            Mutant("frames doubled: first frame seen", later, calling(_first_seen), shares=True),
+            Mutant("frames doubled: halves exchanged", later, calling(_pairing(_exchanged))),
             Mutant("frames doubled: channels alternating", later, calling(_pairing(_alternating))),
             Mutant("frames doubled: each one repeated", later, calling(_repeated), gate="0"),
         ]
@@ -171,7 +169,7 @@ def step_mutants(config: Config) -> list[Mutant]:
         second = tuple(
             f"decoder/up_{at}/resampler" for at, each in enumerate(up_stages(config)) if at and each.temporal
         )
-        found.append(Mutant("frames doubled: halves in a row", second, calling(_pairing(_in_a_row)), quick=True))
+        found.append(Mutant("frames doubled: halves in a row", second, calling(_pairing(_in_a_row))))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import keras
@@ -62,6 +63,19 @@ def gru() -> Any:
 def lstm() -> Any:
     inputs = keras.Input((9, 5))
     return keras.Model(inputs, layers.Dense(3, name="head")(layers.LSTM(7, return_sequences=True, name="lstm")(inputs)))
+
+
+def printing() -> Any:
+    sys.stdout.write("built\n")
+    return lstm()
+
+
+def lstm_relu() -> Any:
+    return keras.Sequential([
+        keras.Input((9, 5)),
+        layers.LSTM(7, "relu", return_sequences=True, name="lstm"),
+        layers.Dense(3, name="head"),
+    ])  # fmt: skip
 
 
 class Block(layers.Layer):

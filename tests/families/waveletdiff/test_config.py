@@ -52,6 +52,7 @@ BAD: list[tuple[dict[str, Any], str]] = [
     ({"level_lengths": (5,)}, "at least two"),
     ({"dropout": 1.0}, "dropout 1.0"),
     ({"dropout": -0.1}, "dropout -0.1"),
+    ({"wavelet": "morl"}, "'morl' is not a discrete wavelet"),
 ]
 
 
@@ -100,6 +101,7 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
     ({"feature_names": ["a", "b"]}, "2 names for 3 features"),
     ({"feature_names": ["a", "b", "\x1b"]}, "feature 3, '\\x1b', has a character that cannot be printed"),
     ({"norm_mean": [1.0] * 3, "norm_std": [True] * 3}, "norm_std is not a list of numbers"),
+    ({"wavelet": "w" * 1_000_000}, "is not a discrete wavelet of PyWavelets"),
     ({"norm_mean": [1.0] * 200_000, "norm_std": [1.0] * 200_000}, "norm_mean has 200000 values, at most"),
 ]
 

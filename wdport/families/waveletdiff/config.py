@@ -31,7 +31,7 @@ from wdport.fields import (
     marked,
 )
 from wdport.limits import MAX_FEATURES, MAX_GROUPS, MAX_LAYERS, MAX_STEPS, MAX_WIDTH
-from wdport.wavelets.lengths import BOUNDARY_MODES
+from wdport.wavelets.lengths import BOUNDARY_MODES, filter_length
 
 SETTABLE: Final = Flag("--set may give the field")
 OMITTED: Final = Flag("the field is left out of files where it is None, as in those of older releases")
@@ -202,6 +202,8 @@ class Config(Fields):
             raise ValueError("cross-level attention needs at least two coefficient groups")
         if self.conditioning == "scale" and not self.scale_embedding:
             raise ValueError("conditioning is scale, and the network has no scale embedding")
+        if self.wavelet is not None:
+            filter_length(self.wavelet)
         self._check_statistics()
         self._check_transform()
         if self.feature_names is not None:

@@ -134,9 +134,9 @@ def _parts(verdict: Verdict) -> list[_Block]:
 
 
 def _faults(verdict: Verdict) -> list[_Block]:
-    rows = []
+    rows, waivers = [], phrases.waivers_of(verdict)
     for fault in verdict.faults:
-        cause = phrases.remark(verdict, fault)
+        cause = phrases.remark(verdict, fault, waivers)
         numbers = (number(fault.logic), number(fault.ratio))
         rows.append(_row(escape(place(fault), 2 * NAME_CHARS), *numbers, escape(cause) if cause else ""))
     heads = "layer|f64 error:|f32 ratio:|probable cause"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from math import inf, isfinite
 from pathlib import PurePath
 from typing import Final
@@ -179,9 +179,9 @@ def probable(verdict: Verdict, fault: Fault) -> str:
     return " or ".join(verdict.causes.get(fault.candidate, ()))
 
 
-def remark(verdict: Verdict, fault: Fault) -> str:
-    """The explanation of a fault, and the waiver that lets it pass."""
-    waiver = waived(verdict, fault.feeds or fault.reference)
+def remark(verdict: Verdict, fault: Fault, waivers: Mapping[str, str]) -> str:
+    """The explanation of a fault, and which of the ``waivers`` of :func:`waivers_of` lets it pass."""
+    waiver = waivers.get(fault.feeds or fault.reference)
     return "; ".join(filter(None, (probable(verdict, fault), f"waived {waiver}" if waiver else "")))
 
 
@@ -223,11 +223,11 @@ def gate_numbers(gate: Gate) -> list[str]:
     return [f"{gate.compared} of {gate.expected}", *numbers]
 
 
-def waived(verdict: Verdict, name: str) -> str:
-    """Until when and why a policy lets a layer pass; "" if it does not."""
-    details = [finding.detail for gate in verdict.gates for finding in gate.findings if finding.kind == "waived"
-               and finding.subject == name]  # fmt: skip
-    return "; ".join(dict.fromkeys(details))
+def waivers_of(verdict: Verdict) -> dict[str, str]:
+    """Until when and why a policy lets layers pass, by layer."""
+    findings = [finding for gate in verdict.gates for finding in gate.findings if finding.kind == "waived"]
+    groups = by_subject(findings).items()
+    return {name: "; ".join(dict.fromkeys(finding.detail for finding in group)) for name, group in groups}
 
 
 def said_of(verdict: Verdict, names: Iterable[str], gates: Collection[str]) -> dict[str, list[str]]:

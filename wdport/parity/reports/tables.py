@@ -89,11 +89,11 @@ def gates_table(verdict: Verdict) -> ReportTable:
 
 def faults_table(verdict: Verdict) -> ReportTable:
     """Every layer that differs from the reference when tested on its own, in order of computation."""
-    rows = []
+    rows, waivers = [], phrases.waivers_of(verdict)
     for fault in verdict.faults:
         logic = amount(fault.logic, not fault.logic <= verdict.bound("logic"))
         ratio = amount(fault.ratio, not fault.ratio <= verdict.bound("numerics"))
-        rows.append((Cell(place(fault), None, "path"), logic, ratio, Cell(phrases.remark(verdict, fault))))
+        rows.append((Cell(place(fault), None, "path"), logic, ratio, Cell(phrases.remark(verdict, fault, waivers))))
     heads = [Head("layer"), numeric("float64 error"), numeric("float32 ratio"), Head("probable cause")]
     return ReportTable(heads, rows, "faulty layers")
 

@@ -43,8 +43,8 @@ def _errors(verdict: Verdict) -> str:
 
 def render_card(verdict: Verdict) -> str:
     """The verdict, its gates and its first faulty layers as HTML for a notebook's output."""
-    word, faults = phrases.outcome(verdict), verdict.faults
-    remarks = [(place(fault), phrases.remark(verdict, fault)) for fault in faults[:_FEW_LINES]]
+    word, faults, waivers = phrases.outcome(verdict), verdict.faults, phrases.waivers_of(verdict)
+    remarks = [(place(fault), phrases.remark(verdict, fault, waivers)) for fault in faults[:_FEW_LINES]]
     return template(TEMPLATES / "card.html", 2 * NAME_CHARS).render(
         word=word,
         colour=_COLOURS[word],
@@ -169,6 +169,7 @@ def _trajectories(verdict: Verdict) -> list[list[str]]:
 
 def _faults(verdict: Verdict, faults: tuple[Fault, ...]) -> list[str]:
     """The faulty layers, in the order of the computation."""
+    waivers = phrases.waivers_of(verdict)
     count = f"{len(faults)} faulty layer{'s' if len(faults) > 1 else ''}"
     lines = [f"{count}, all other layers' outputs replaced by the reference's:"]
     for fault in faults[:_MAX_FAULTS]:
@@ -176,7 +177,7 @@ def _faults(verdict: Verdict, faults: tuple[Fault, ...]) -> list[str]:
         lines.append(f"    off by {number(fault.logic)} in float64, {number(fault.ratio)} times PyTorch's in float32")
         if names := phrases.probable(verdict, fault):
             lines.append(f"    probably: {names}")
-        if waiver := phrases.waived(verdict, fault.feeds or fault.reference):
+        if waiver := waivers.get(fault.feeds or fault.reference):
             lines.append(f"    waived {waiver}")
     lines += [f"  and {len(faults) - _MAX_FAULTS} more"] if len(faults) > _MAX_FAULTS else []
     if any(fault.feeds for fault in faults):

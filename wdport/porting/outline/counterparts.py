@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from itertools import accumulate
 from types import MappingProxyType
-from typing import Any
+from typing import Annotated, Any
 
 from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, KINDS
 from wdport.mapping.kinds.kind import (
@@ -36,6 +36,7 @@ from wdport.porting.outline.events import Slice, TracedTensor
 from wdport.porting.outline.expressions import index as index_text
 from wdport.porting.outline.functions import canonical, dims, numbers
 from wdport.porting.outline.settings import equal, parameters, short
+from wdport.shared_types import about
 
 _EMPTY = inspect.Parameter.empty
 
@@ -63,21 +64,14 @@ def call_text(call: KerasCall) -> str:
 
 @dataclass(frozen=True)
 class Default:
-    """An argument whose default in Keras differs from PyTorch's, where the PyTorch layer has the default.
+    """An argument whose default in Keras differs from PyTorch's."""
 
-    Attributes:
-        layer: the Keras layer.
-        argument: its argument; ``keras`` is its default.
-        setting: PyTorch's hyper-parameter; ``torch`` is its default.
-        needed: the required value of the argument.
-    """
-
-    layer: str
-    argument: str
-    keras: object
-    setting: str
-    torch: object
-    needed: object
+    layer: Annotated[str, about("The Keras layer.")]
+    argument: Annotated[str, about("Name of the layer's argument.")]
+    keras: Annotated[object, about("Default of the argument.")]
+    setting: Annotated[str, about("PyTorch's hyper-parameter.")]
+    torch: Annotated[object, about("Default of the hyper-parameter.")]
+    needed: Annotated[object, about("Required value of the argument.")]
 
     def __str__(self) -> str:
         torch_text = "" if self.setting == self.argument else self.setting

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Literal
 
 from msgspec import Struct
@@ -134,18 +134,6 @@ class KerasCallFacts:
 
 
 @dataclass(frozen=True)
-class DefaultFacts:
-    """An argument whose default in Keras differs from PyTorch's."""
-
-    layer: Annotated[str, about("The Keras layer.")]
-    argument: Annotated[str, about("Name of the layer's argument.")]
-    keras: Annotated[object, about("Default of the argument.")]
-    setting: Annotated[str, about("PyTorch's hyper-parameter.")]
-    torch: Annotated[object, about("Default of the hyper-parameter.")]
-    needed: Annotated[object, about("Required value of the argument.")]
-
-
-@dataclass(frozen=True)
 class OutlineStep:
     """One step of the model."""
 
@@ -164,7 +152,7 @@ class OutlineStep:
     keras_text: Annotated[str | None, about(
         "The Keras calls, abbreviated, or a description of the code that you must write instead, such as a "
         "rearrangement of axes.")]  # fmt: skip
-    defaults: Annotated[Sequence[DefaultFacts], about(
+    defaults: Annotated[Sequence[Default], about(
         "Arguments that must be specified because their defaults differ.")]  # fmt: skip
     notes: Annotated[Sequence[str], about("Other differences, and what to check.")]
     parameters: Annotated[Mapping[str, JsonShape], about(
@@ -217,14 +205,13 @@ def _step(step: Step) -> OutlineStep:
         keras=[_call(call) for call in step.keras],
         keras_text=step.keras_text or None,
         defaults=[
-            DefaultFacts(default.layer, default.argument, _plain(default.keras), default.setting, _plain(default.torch),
-                         _plain(default.needed))
-            for default in step.defaults
+            replace(row, keras=_plain(row.keras), torch=_plain(row.torch), needed=_plain(row.needed))
+            for row in step.defaults
         ],
         notes=step.notes,
         parameters=step.parameters,
         steps=[_step(inner) for inner in step.steps],
-    )  # fmt: skip
+    )
 
 
 def _tensor(value: Value) -> TensorFlow:
