@@ -1,0 +1,52 @@
+"""Gate bfloat16 (B'): what counts as an error of the port."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from pathlib import Path
+
+import keras
+import torch
+from torch import nn
+
+import wdport
+
+TABLE = """
+format: 2
+torch: tests.parity.test_bfloat16:build
+keras: tests.parity.test_bfloat16:build_twin
+inputs: ["x: b 6 8"]
+layers:
+  - {torch: first, keras: first, kind: linear}
+  - {torch: soft, keras: soft, kind: activation}
+  - {torch: last, keras: last, kind: linear}
+"""
+
+
+def build() -> nn.Module:
+    return nn.Sequential(OrderedDict(first=nn.Linear(8, 8), soft=nn.Softmax(-1), last=nn.Linear(8, 3)))
+
+
+def build_twin() -> keras.Model:
+    layers = [
+        keras.layers.Dense(8, name="first"),
+        keras.layers.Softmax(name="soft"),
+        keras.layers.Dense(3, name="last"),
+    ]
+    return keras.Sequential([keras.Input((6, 8)), *layers])
+
+
+def test_rounded_logits_are_no_error_of_a_softmax(tmp_path: Path) -> None:
+    """Keras rounds them where they enter the layer, and autocast leaves them as they are; here they are up to 50."""
+    table = tmp_path / "table.yaml"
+    table.write_text(TABLE)
+    torch.manual_seed(0)
+    module = build()
+    with torch.no_grad():
+        module.get_parameter("first.weight").mul_(28.0)
+    torch.save(module.state_dict(), tmp_path / "a.pt")
+    made = wdport.convert(tmp_path / "a.pt", tmp_path / "a.keras", mapping=table)
+    verdict = wdport.verify(tmp_path / "a.pt", made.output, mapping=table, full=True)
+    assert verdict
+    (gate,) = [gate for gate in verdict.gates if gate.name == "B'"]
+    assert 0.0 < next(each.value for each in gate.measures if each.subject == "soft") < 2.0  # otherwise 3.6
