@@ -111,9 +111,7 @@ def read_optimizer(path: Path) -> tuple[Optimised, Model]:
     with open_checkpoint(path) as file:
         text = file.metadata.get(METADATA)
         if not isinstance(text, str):
-            raise InputError(
-                path, "is not an optimizer's file", "give the .optimizer.safetensors next to a model"
-            )
+            raise InputError(path, "is not an optimizer's file", "give the .optimizer.safetensors next to a model")
         with located(path):
             document: Any = unsealed(text.encode())
         try:

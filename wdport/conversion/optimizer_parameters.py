@@ -95,9 +95,7 @@ def _names_in_groups(
     return _checked(optimizer, names, candidates)
 
 
-def _checked(
-    optimizer: OptimizerState, names: dict[int, str], candidates: Sequence[ParameterTensor]
-) -> dict[int, str]:
+def _checked(optimizer: OptimizerState, names: dict[int, str], candidates: Sequence[ParameterTensor]) -> dict[int, str]:
     known = {candidate.name for candidate in candidates}
     for name in names.values():
         if name not in known:
