@@ -49,7 +49,7 @@ def test_colors_are_those_of_the_model(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_images(tmp_path, (4, 6, 1))[0][0, ..., 0], gray)
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"has no \.png or .jpg images"):
         read_images(tmp_path, SHAPE)
     _write(tmp_path, ["a.png"])
@@ -62,5 +62,8 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
         read_images(tmp_path, SHAPE)
     (tmp_path / "more" / "a.png").write_bytes(b"GIF89a, and nothing else")
     (tmp_path / "a.png").unlink()
+    with monkeypatch.context() as patch, pytest.raises(UsageError, match="has more than 0 GiB of images; give fewer"):
+        patch.setattr("wdport.data.images.MAX_VIDEO_BYTES", 1)
+        read_images(tmp_path, SHAPE)
     with pytest.raises(InputError, match="is not a PNG or JPEG file, or is damaged"):
         read_images(tmp_path, SHAPE)

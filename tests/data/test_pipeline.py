@@ -152,6 +152,15 @@ def test_a_full_or_broken_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     assert (tmp_path / "x.npy").read_bytes() == b"old"
 
 
+def test_a_file_that_cannot_be_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
+
+    monkeypatch.setattr(np, "load", fail)
+    with pytest.raises(MachineError, match=r"x\.npy: could not be written \(No such device\)"):
+        transform_dataset(VALUES, Exact(LENGTH), output=tmp_path / "x.npy")
+
+
 def test_an_older_mapping_survives_its_files_replacement(tmp_path: Path) -> None:
     first = transform_dataset(VALUES, Exact(LENGTH), output=tmp_path / "x.npy")
     second = transform_dataset(-VALUES, Exact(LENGTH), output=tmp_path / "x.npy")
