@@ -21,26 +21,22 @@ from wdport.conversion.prepare import Settings
 from wdport.errors import UsageError, WdportError
 
 Tensors = dict[str, torch.Tensor]
+WEIGHT = "conv1.weight"
 
-CHANGES: dict[str, tuple[Callable[[Tensors], object], dict[str, Any], str]] = {
-    "integers": (
-        lambda t: t.update({"conv1.weight": t["conv1.weight"].long()}),
-        {"dtype": "float16"},
-        "conv1.weight: is int64, not floating point; check the table's row for it",
-    ),
-    "float64": (
-        lambda t: t.update({"conv1.weight": t["conv1.weight"].double() + 1e-12}),
-        {"max_memory": 1 << 30},
-        "conv1.weight: has float64 values that float32 cannot hold; accept the rounding with cast=True",
-    ),
-    "a dtype": (lambda _: None, {"dtype": "int8"}, "dtype=: unknown dtype 'int8'; use one of float32, float16, bfl"),
-    "a misfit": (lambda t: t.pop("head.bias"), {}, "missing head.bias (5,); correct the table, or the Keras model"),
-}
+CHANGES: list[tuple[Callable[[Tensors], object], dict[str, Any], str]] = [
+    (lambda tensors: tensors.update({WEIGHT: tensors[WEIGHT].long()}), {"dtype": "float16"},
+     f"{WEIGHT}: is int64, not floating point; check the table's row for it"),
+    (lambda tensors: tensors.update({WEIGHT: tensors[WEIGHT].double() + 1e-12}), {"max_memory": 1 << 30},
+     f"{WEIGHT}: has float64 values that float32 cannot hold; accept the rounding with cast=True"),
+    (lambda tensors: tensors.pop("head.bias"), {}, "missing head.bias (5,); correct the table, or the Keras model"),
+    (lambda tensors: None, {"dtype": "int8"}, "unknown dtype 'int8'; use one of float32, float16, bfloat16"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("case", CHANGES)
-def test_a_checkpoint_that_is_not_converted(case: str, tmp_path: Path) -> None:
-    change, options, said = CHANGES[case]
+@pytest.mark.parametrize(("change", "options", "said"), CHANGES)
+def test_a_checkpoint_that_is_not_converted(
+    change: Callable[[Tensors], object], options: dict[str, Any], said: str, tmp_path: Path
+) -> None:
     checkpoint, table = files(tmp_path, "image")
     tensors = torch.load(checkpoint)
     change(tensors)

@@ -114,18 +114,11 @@ def test_mat_arrays_that_are_no_series(tmp_path: Path, array: Any, message: str)
         read_series(write(tmp_path, ".mat", x=array), key="x")
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "said"),
-    [
-        (pack("<I", 14), pack("<I", 99), "its variable 1 is damaged"),
-        (pack("<2I", 9, 8 * GRID.size), pack("<2I", 99, 8 * GRID.size), "its variable 1 is damaged"),
-        (
-            pack("<4I", 5, 8, *GRID.shape),
-            pack("<4I", 5, 8, 1 << 14, 1 << 14),
-            r"x: declares an array of shape \(16384, 16384\), 2147483648 bytes \(at most",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("old", "new", "said"), [
+    (pack("<I", 14), pack("<I", 99), "its variable 1 is damaged"),
+    (pack("<2I", 9, 8 * GRID.size), pack("<2I", 99, 8 * GRID.size), "its variable 1 is damaged"),
+    (pack("<4I", 5, 8, *GRID.shape), pack("<4I", 5, 8, 1 << 14, 1 << 14), r"x: declares an array of shape \(16384, 16"),
+])  # fmt: skip
 @pytest.mark.parametrize("compressed", [False, True])
 def test_damaged_variables_of_a_mat_file(tmp_path: Path, old: bytes, new: bytes, said: str, compressed: bool) -> None:
     path = write(tmp_path, ".mat", x=GRID)

@@ -62,8 +62,8 @@ def test_what_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.Monkey
         read_images(tmp_path, SHAPE)
     (tmp_path / "more" / "a.png").write_bytes(b"GIF89a, and nothing else")
     (tmp_path / "a.png").unlink()
-    with monkeypatch.context() as patch, pytest.raises(UsageError, match="has more than 0 GiB of images; give fewer"):
-        patch.setattr("wdport.data.images.MAX_VIDEO_BYTES", 1)
-        read_images(tmp_path, SHAPE)
     with pytest.raises(InputError, match="is not a PNG or JPEG file, or is damaged"):
+        read_images(tmp_path, SHAPE)
+    monkeypatch.setattr("wdport.data.images.MAX_VIDEO_BYTES", 1)
+    with pytest.raises(UsageError, match="has more than 0 GiB of images; give fewer"):
         read_images(tmp_path, SHAPE)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -153,10 +154,7 @@ def test_a_full_or_broken_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
 
 
 def test_a_file_that_cannot_be_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise OSError(errno.ENODEV, os.strerror(errno.ENODEV))
-
-    monkeypatch.setattr(np, "load", fail)
+    monkeypatch.setattr(np, "load", Mock(side_effect=OSError(errno.ENODEV, os.strerror(errno.ENODEV))))
     with pytest.raises(MachineError, match=r"x\.npy: could not be written \(No such device\)"):
         transform_dataset(VALUES, Exact(LENGTH), output=tmp_path / "x.npy")
 

@@ -240,7 +240,7 @@ HEAD = "% made for a test\n@RELATION r\n\n@ATTRIBUTE a NUMERIC\n@attribute 'b c'
 def test_what_numpy_alone_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write(tmp_path, "a,b\n1,2\n3,x\n")
     monkeypatch.setattr(text_tables, "is_number", lambda _: True)
-    with pytest.raises(InputError, match=r"cannot be parsed \(could not convert string .*; write it again as plain numb"):
+    with pytest.raises(InputError, match=r"cannot be parsed \(could not convert string .*; write it again as pl"):
         read_series(path)
 
 

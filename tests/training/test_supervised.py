@@ -191,9 +191,7 @@ def test_masks_that_cannot_be_drawn(arguments: Any, message: str, language: Path
 def test_a_language_model_without_a_mask_token(tmp_path: Path) -> None:
     fields = {**eurobert.fields_of("as published"), "mask_token_id": 128002}
     model = wdport.load_model(wdport.convert(eurobert.save(tmp_path / "m", fields)).output)
-    with pytest.raises(
-        UsageError, match=r"model: names no mask token; convert it with values=\{'mask_token_id': 'N'\}"
-    ):
+    with pytest.raises(UsageError, match=r"names no mask token; convert it with values=\{'mask_token_id': 'N'\}"):
         wdport.training_model(model)
 
 

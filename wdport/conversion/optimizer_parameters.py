@@ -96,9 +96,9 @@ def _names_in_groups(
 
 
 def _checked(optimizer: OptimizerState, names: dict[int, str], candidates: Sequence[ParameterTensor]) -> dict[int, str]:
-    known = {candidate.name for candidate in candidates}
+    candidate_names = {candidate.name for candidate in candidates}
     for name in names.values():
-        if name not in known:
+        if name not in candidate_names:
             raise Fault(f"names a parameter {name}, which the weights do not have", _NAME_THEM, optimizer.key)
     if len(set(names.values())) < len(names):
         raise Fault("names a parameter twice", _NAME_THEM, optimizer.key)
