@@ -29,7 +29,6 @@ CHANGES: list[tuple[Callable[[Tensors], object], dict[str, Any], str]] = [
     (lambda tensors: tensors.update({WEIGHT: tensors[WEIGHT].double() + 1e-12}), {"max_memory": 1 << 30},
      f"{WEIGHT}: has float64 values that float32 cannot hold; accept the rounding with cast=True"),
     (lambda tensors: tensors.pop("head.bias"), {}, "missing head.bias (5,); correct the table, or the Keras model"),
-    (lambda tensors: None, {"dtype": "int8"}, "unknown dtype 'int8'; use one of float32, float16, bfloat16"),
 ]  # fmt: skip
 
 
@@ -73,11 +72,9 @@ def test_a_changed_value_in_a_file_of_the_users_own_model(tmp_path: Path) -> Non
         wdport.load_model(output, mapping=table)
 
 
-def test_models_that_are_not_there_or_are_not_the_users_own(tmp_path: Path) -> None:
+def test_a_model_that_is_not_there(tmp_path: Path) -> None:
     with pytest.raises(WdportError, match=r"a\.keras: no such file; check the path"):
         wdport.load_model(tmp_path / "a.keras")
-    with pytest.raises(UsageError, match="mapping: is not a table of your own model; leave it out"):
-        wdport.load_model(tmp_path / "a.keras", mapping="mappings/waveletdiff.yaml")
 
 
 def test_settings_of_models_that_need_a_configuration(tmp_path: Path) -> None:

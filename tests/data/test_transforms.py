@@ -335,8 +335,6 @@ def test_a_transform_that_a_file_of_statistics_cannot_have(tmp_path: Path) -> No
 
 
 def test_a_transform_needs_data() -> None:
-    with pytest.raises(UsageError, match="norm_stats: cannot be combined with data, from which it is computed"):
-        read_units("s.json", "data.csv")
     with pytest.raises(UsageError, match="needs data or their statistics"):
         read_units(None, None, "ohlc-atr")
     assert checked_name("zscore") == "zscore"
