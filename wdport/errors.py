@@ -22,10 +22,10 @@ from wdport.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 
 ARGUMENTS: Final = {
     **{f"--{name.replace('_', '-')}": f"{name}=" for name in (
-        "cases", "config", "data", "dtype", "key", "mapping", "max_memory", "max_shard_size", "norm_stats",
-        "reference", "repro", "scale", "seed", "transform", "anchor")},
+        "cases", "config", "data", "dtype", "key", "mapping", "max_memory", "max_shard_size", "norm_stats", "optimizer",
+        "optimizer_key", "parameter_names", "reference", "repro", "scale", "seed", "transform", "anchor")},
     **{f"--{name.replace('_', '-')}": f"{name}=True" for name in (
-        "allow_nonfinite", "cast", "force", "fresh", "full", "strict", "unconditional")},
+        "allow_nonfinite", "cast", "force", "fresh", "full", "strict", "unconditional", "with_optimizer")},
     "-o": "output=",
     "--against": "recording=",
     "--input": "inputs=",
@@ -60,7 +60,7 @@ def argument(option: str, value: str = "") -> str:
     name = ARGUMENTS[option]
     if option == "--input" and value:
         value = f"[{value}]"
-    elif option == "--dtype" and value.islower():
+    elif option in ("--dtype", "--optimizer") and value.islower():
         value = repr(value)
     elif value.endswith("MiB"):
         # The command takes MiB, the argument bytes.

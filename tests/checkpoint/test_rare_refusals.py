@@ -4,21 +4,30 @@ here."""
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from struct import pack
+from unittest.mock import Mock
 
 import pytest
 
+import wdport
 from tests.checkpoint.bad import refuse, refuse_bytes
-from tests.checkpoint.forge import entry, safetensors
-from wdport.checkpoint import sharded, symbols
+from tests.checkpoint.forge import entry, in_tar, safetensors, tarred
+from wdport.checkpoint import experiment, regular_file, sharded, symbols, zip_archive
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.reading import read_tensor
+from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.source import Span
 from wdport.checkpoint.tensor import StorageRef, tensor_ref
 from wdport.checkpoint.zip_archive import Entry, _entry
+from wdport.errors import InputError, MachineError
+from wdport.files.locked_folder import read_private
 from wdport.limits import MAX_RANK
+
+END = pack("<4s4H2LH", b"PK\5\6", 0, 0, 0, 0, 0, 9, 0)
+"""The end of a zip archive whose directory, which is empty, lies behind it."""
 
 STORAGE = StorageRef("0", "float32", 6)
 
@@ -26,6 +35,10 @@ CALLS: list[tuple[Callable[[], object], str]] = [
     (lambda: symbols._plain_tensor((STORAGE, 0, (6,))), "rebuilt from 3 arguments instead of 4"),
     (lambda: symbols._plain_tensor((STORAGE, 0.5, (6,), (1,))), "arguments of the wrong type"),
     (lambda: symbols._size(((2,), (3,))), "wrong number of arguments"),
+    # Before its elements are looked at, of which there may be millions.
+    (lambda: symbols._lengths(("x",) * (MAX_RANK + 1)), f"{MAX_RANK + 1} axes"),
+    (lambda: zip_archive._data_start(Mock(), Entry("a", 0, 0, 7, 4, 4, 0), 30), "zip member overlaps the next one"),
+    (lambda: zip_archive._end_records(lambda at, count: END[at:][:count], len(END)), "not where the end record points"),
     (lambda: tensor_ref(STORAGE, 0, (1,) * (MAX_RANK + 1), (1,) * (MAX_RANK + 1)), f"{MAX_RANK + 1} axes"),
 ]
 
@@ -52,6 +65,7 @@ HEADERS = {
     "no comma after an entry": ('{"\\u0061":%s;"b":1}', "not valid JSON"),
     "a name that is not UTF-8": ('{"\udcff":%s}', "not valid JSON"),
     "nothing after the comma": ('{"a":%s,]', "not valid JSON"),
+    "a second header": ('{"a":%s}{}', "not valid JSON"),
     "something else at the end": ('{"a":%s]', "not valid JSON"),
 }
 
@@ -101,6 +115,31 @@ def test_sizes_of_64_bits(raw: bytes, expected: tuple[int, int, int]) -> None:
     """The uncompressed size comes first (APPNOTE.TXT, 4.5.3)."""
     packed, size, header = expected
     assert _entry(raw, 0) == (Entry("a", 0, 0, 7, packed, size, header), len(raw))
+
+
+@pytest.mark.parametrize(
+    ("limit", "most", "fragment"),
+    [("MAX_ARCHIVE_MEMBERS", 1, "has more than 1 members"), ("MAX_ARCHIVE_BYTES", 999, "has more than 0 GiB")],
+)
+def test_large_archives(limit: str, most: int, fragment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(experiment, limit, most)
+    refuse_bytes(tmp_path, tarred(in_tar("a", b"1"), in_tar("b", b"2")), f"{fragment}; give the checkpoint itself")
+
+
+def test_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("0123456789")
+    with pytest.raises(InputError, match=r"a\.json: has more than 9 bytes; shorten it"):
+        read_private(path, 9, "shorten it")
+    monkeypatch.setattr(regular_file, "state_of", lambda _: Mock(size=0))  # as a file in /proc has
+    with pytest.raises(InputError, match=r"a\.json: has more than 9 bytes; shorten it"):
+        read_option(path, 9, "shorten it")
+    monkeypatch.setattr(os, "open", Mock(side_effect=PermissionError(13, "Permission denied")))
+    with pytest.raises(MachineError, match=r"a\.json: permission denied; give this user read permission"):
+        read_option(path, 9, "shorten it")
+    monkeypatch.setattr(regular_file, "unsupported", lambda: "Windows")
+    with pytest.raises(MachineError, match=r"Windows: wdport needs file locks and .*; use Linux or macOS, or WSL 2 on"):
+        wdport.convert(path)
 
 
 def test_an_unknown_dtype() -> None:

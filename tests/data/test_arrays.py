@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import csv
 import io
+import zlib
 from pathlib import Path
+from struct import pack
 from typing import Any
+from zipfile import ZipFile
 
 import numpy as np
 import pytest
@@ -109,6 +112,35 @@ def test_arrays_that_are_no_series(tmp_path: Path, kind: str, array: Any, messag
 def test_mat_arrays_that_are_no_series(tmp_path: Path, array: Any, message: str) -> None:
     with pytest.raises(InputError, match=message):
         read_series(write(tmp_path, ".mat", x=array), key="x")
+
+
+@pytest.mark.parametrize(("old", "new", "said"), [
+    (pack("<I", 14), pack("<I", 99), "its variable 1 is damaged"),
+    (pack("<2I", 9, 8 * GRID.size), pack("<2I", 99, 8 * GRID.size), "its variable 1 is damaged"),
+    (pack("<4I", 5, 8, *GRID.shape), pack("<4I", 5, 8, 1 << 14, 1 << 14), r"x: declares an array of shape \(16384, 16"),
+])  # fmt: skip
+@pytest.mark.parametrize("compressed", [False, True])
+def test_damaged_variables_of_a_mat_file(tmp_path: Path, old: bytes, new: bytes, said: str, compressed: bool) -> None:
+    path = write(tmp_path, ".mat", x=GRID)
+    whole = path.read_bytes()
+    assert old in whole[128:]
+    data = whole[128:].replace(old, new, 1)
+    if "declares" in said:  # and has as many numbers, so that it agrees with itself
+        data = data.replace(pack("<2I", 9, 8 * GRID.size), pack("<2I", 9, 8 << 28))
+    if compressed:
+        packed = zlib.compress(data)
+        data = pack("<2I", 15, len(packed)) + packed
+    path.write_bytes(whole[:128] + data)
+    with pytest.raises(InputError, match=said):
+        read_series(path, key="x")
+
+
+def test_a_member_of_an_archive_that_is_not_an_array(tmp_path: Path) -> None:
+    path = write(tmp_path, ".npz", x=GRID)
+    with ZipFile(path, "a") as archive:
+        archive.writestr("notes", "none")
+    with pytest.raises(InputError, match=r"notes: its member is not an array"):
+        read_series(path, key="notes")
 
 
 def test_a_mat_file_of_version_7_3(tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_colors_are_those_of_the_model(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_images(tmp_path, (4, 6, 1))[0][0, ..., 0], gray)
 
 
-def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
+def test_what_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"has no \.png or .jpg images"):
         read_images(tmp_path, SHAPE)
     _write(tmp_path, ["a.png"])
@@ -63,4 +63,7 @@ def test_what_does_not_fit_is_refused(tmp_path: Path) -> None:
     (tmp_path / "more" / "a.png").write_bytes(b"GIF89a, and nothing else")
     (tmp_path / "a.png").unlink()
     with pytest.raises(InputError, match="is not a PNG or JPEG file, or is damaged"):
+        read_images(tmp_path, SHAPE)
+    monkeypatch.setattr("wdport.data.images.MAX_VIDEO_BYTES", 1)
+    with pytest.raises(UsageError, match="has more than 0 GiB of images; give fewer"):
         read_images(tmp_path, SHAPE)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -150,6 +151,12 @@ def test_a_full_or_broken_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
         transform_dataset(VALUES, Exact(LENGTH), output=tmp_path / "x.npy")
     assert names(tmp_path) == {"x.npy"}
     assert (tmp_path / "x.npy").read_bytes() == b"old"
+
+
+def test_a_file_that_cannot_be_opened_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(np, "load", Mock(side_effect=OSError(errno.ENODEV, os.strerror(errno.ENODEV))))
+    with pytest.raises(MachineError, match=r"x\.npy: could not be written \(No such device\)"):
+        transform_dataset(VALUES, Exact(LENGTH), output=tmp_path / "x.npy")
 
 
 def test_an_older_mapping_survives_its_files_replacement(tmp_path: Path) -> None:

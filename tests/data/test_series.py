@@ -178,6 +178,7 @@ TABLE = "sample,step,feature_1\n"
         ("a.npy", np.zeros((0, 4, 3)), "has shape (0, 4, 3)"),
         ("a.npy", np.array([[[0.0]], [[np.inf]], [[np.nan]]]), "has NaN or infinite values in 2 of 3 series"),
         ("a.npz", {"x": np.zeros((2, 4, 3)), "y": np.zeros(3)}, "has 2 arrays, none of them named series"),
+        ("a.npz", {"series": np.zeros((2, 4, 2)), "features": np.array(["x", "x"])}, "features: 2 features have"),
         ("a.csv", "step,x,y\n0,1,2\n", "has no first column named sample"),
         ("a.csv", f"{TABLE}0,0,1\n0,1,1\n1,0,1\n", "has samples of different lengths"),
         ("a.csv", f"{TABLE}0,0,1\n0,1,1\n1,0,1\n0,1,1\n", "has samples of different lengths"),

@@ -196,5 +196,7 @@ def test_a_std_that_underflows_becomes_1() -> None:
 def test_entries_that_are_no_statistics() -> None:
     with pytest.raises(UsageError, match=r"^statistics: std is not a list of numbers"):
         Statistics.from_dict({"mean": [1.0], "std": "2"})
+    with pytest.raises(UsageError, match=r"^statistics: holds no mean and std; give mean and std"):
+        Statistics.from_dict({"mean": [1.0]})
     with pytest.raises(UsageError, match=f"^statistics: mean has {MAX_FEATURES + 1} values, more than {MAX_FEATURES}"):
         Statistics.from_dict({"mean": [0.0] * (MAX_FEATURES + 1), "std": [1.0] * (MAX_FEATURES + 1)})

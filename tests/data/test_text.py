@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from wdport.checkpoint.faults import Fault
-from wdport.data import read_series
+from wdport.data import read_series, text_tables
 from wdport.data.text_tables import TextRows, is_number, split
 from wdport.errors import InputError, UsageError, WdportError
 
@@ -235,6 +235,13 @@ def test_a_long_file_is_read_by_loadtxt_alone(tmp_path: Path, monkeypatch: pytes
 
 
 HEAD = "% made for a test\n@RELATION r\n\n@ATTRIBUTE a NUMERIC\n@attribute 'b c' real\n@ATTRIBUTE y {0,1}\n@DATA\n"
+
+
+def test_what_numpy_alone_refuses_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path, "a,b\n1,2\n3,x\n")
+    monkeypatch.setattr(text_tables, "is_number", lambda _: True)
+    with pytest.raises(InputError, match=r"cannot be parsed \(could not convert string .*; write it again as pl"):
+        read_series(path)
 
 
 def write_arff(folder: Path, text: str | bytes) -> Path:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -323,6 +325,13 @@ def test_files_of_statistics_that_do_not_fit(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(InputError, match=said):
         read_units(npz(**arrays), None, transform)
+
+
+def test_a_transform_that_a_file_of_statistics_cannot_have(tmp_path: Path) -> None:
+    for stated in ("log", "ohlc-atr", ["zscore"]):
+        (tmp_path / "s.json").write_text(json.dumps({"mean": [1, 2], "std": [1, 1], "transform": stated}))
+        with pytest.raises(InputError, match=r"s\.json: states the transform .*; give zscore or log1p-volume"):
+            read_units(tmp_path / "s.json", None)
 
 
 def test_a_transform_needs_data() -> None:

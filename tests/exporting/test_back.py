@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -133,11 +134,16 @@ def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     checkpoint = save(tmp_path / "a.pt", make_state(), lightning=False)
     model = str(wdport.convert(checkpoint, values=SETTINGS).output)
     other = str(encoders.save(tmp_path / "b.pt"))
+    wider = str(save(tmp_path / "c.pt", make_state(replace(SMALL, time_embed_dim=16)), lightning=False))
     cases = {
         ("-o", str(checkpoint)): (2, "exists"),
         ("-o", "a.npz"): (2, "end the name in .safetensors, .pt, .pth"),
         ("--steps", "3"): (2, "--steps: requires --to stablehlo"),
-        ("--like", other): (4, "b.pt: "),
+        ("--like", other): (4, "b.pt: does not belong to the model in a.keras; give a checkpoint of it"),
+        ("--like", wider): (
+            4,
+            "c.pt: does not belong to the model in a.keras: time_embed_dim is 8 in the config but 16",
+        ),
         ("--like", str(tmp_path / "none.pt")): (3, "none.pt: "),
     }
     for words, (code, text) in cases.items():

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import shutil
+import sys
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
@@ -14,15 +19,19 @@ import pytest
 import wdport
 from tests.bad.damage import resealed
 from tests.bad.ground import ground
+from tests.make import SETTINGS, make_state, save
 from wdport.checkpoint.faults import Fault
 from wdport.conversion import load
 from wdport.conversion.load import open_converted
-from wdport.errors import InputError, InternalError, UsageError, WdportError
+from wdport.errors import InputError, InternalError, MachineError, UsageError, WdportError
 from wdport.files import manifest_seal as manifests
-from wdport.files import model_files
+from wdport.files import model_files, npz_file
+from wdport.files.atomic import whole_folder
 from wdport.files.model_files import Hashes, read_variables, write_by_keras, write_model
 from wdport.files.model_target import Target, choose_target
+from wdport.files.orbax_folder import read_orbax
 from wdport.files.outputs import OutputPath, writable
+from wdport.files.safetensors_writer import PlannedTensor
 
 VARIABLES = {"a": (2,), "b": (3,)}
 ARRAYS = {"a": np.ones(2, np.float32), "b": np.zeros(3, np.float32)}
@@ -107,9 +116,70 @@ def test_faults_of_ours_are_not_written(tmp_path: Path, monkeypatch: pytest.Monk
         write_by_keras(path, Target(OutputPath(path), "keras"), lambda _: ARRAYS, lambda _: other, lambda _: "{}")
 
 
+LAYER = "level_0/input_proj"
+
+
+@pytest.mark.parametrize(("source", "said"), [
+    (None, f"{LAYER}/bias: is missing; convert the checkpoint again"),
+    (f"{LAYER}/kernel.npy", f"{LAYER}/bias: is not a float32 array of shape (32,); convert the checkpoint again"),
+])  # fmt: skip
+def test_archives_of_arrays(source: str | None, said: str, tmp_path: Path) -> None:
+    path = wdport.convert(save(tmp_path / "a.ckpt", make_state()), tmp_path / "a.npz", values=SETTINGS).output
+    with zipfile.ZipFile(path) as archive:
+        members = {name: archive.read(name) for name in archive.namelist()}
+    members.pop(f"{LAYER}/bias.npy")
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, data in {**members, **({f"{LAYER}/bias.npy": members[source]} if source else {})}.items():
+            archive.writestr(name, data)
+    with pytest.raises(InputError) as caught:
+        wdport.load_model(path)
+    assert said in str(caught.value)
+
+
+@pytest.mark.parametrize(("name", "module"), [("a/", model_files), ("a.npz", npz_file)])
+def test_a_manifest_that_is_too_long(name: str, module: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    save(tmp_path / "a.ckpt", make_state())
+    path = wdport.convert(tmp_path / "a.ckpt", f"{tmp_path}/{name}", values=SETTINGS).output
+    monkeypatch.setattr(module, "MAX_MANIFEST_BYTES", 100)
+    with pytest.raises(InputError, match="has a manifest of more than 0 MB; convert the checkpoint again"):
+        open_converted(path)
+
+
+def test_orbax_folders(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What Orbax, which need not be installed, may return or raise."""
+    library, entries = MagicMock(), [PlannedTensor("a/b", "float32", (2,))]
+    restore = library.PyTreeCheckpointer.return_value.__enter__.return_value.restore
+    monkeypatch.setitem(sys.modules, "orbax", SimpleNamespace(checkpoint=library))
+    monkeypatch.setitem(sys.modules, "orbax.checkpoint", library)
+    restore.side_effect = [{"a": {"b": ARRAYS["a"]}}, {"a": {}}, {"a": ARRAYS["a"]}, ValueError, FileNotFoundError]
+    assert read_orbax(Path("x"), entries)["a/b"][1] == "float32"
+    for said in ("is missing", "is missing", "cannot read it .ValueError", "cannot read it .FileNotFoundError"):
+        with pytest.raises(Fault, match=said):
+            read_orbax(Path("x"), entries)
+
+
+def test_a_folder_that_cannot_be_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write(text: str) -> None:
+        with whole_folder(OutputPath(tmp_path / "out"), lambda _: True) as folder:
+            (folder / "a").write_text(text)
+
+    write("old")
+    monkeypatch.setattr(ctypes, "CDLL", lambda *_, **__: SimpleNamespace())
+    with pytest.raises(MachineError, match=r"out: could not be replaced in one step \(this system cannot exchange"):
+        write("new")
+    monkeypatch.setattr(os, "fsync", Mock(side_effect=OSError(28, "No space left on device")))
+    with pytest.raises(MachineError, match=r"out: could not be written \(No space left on device\); free some space"):
+        write("new")
+    assert os.listdir(tmp_path) == ["out"]
+    assert (tmp_path / "out" / "a").read_text() == "old"
+
+
 def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint = tmp_path / "a.ckpt"
     checkpoint.write_bytes(b"x")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError, match=r"^\.: cannot be replaced; give the name of a folder with output="):
+        choose_target(checkpoint, Path(), True, folder=True)
     (tmp_path / "a.keras.wdport.json").mkdir()
     with pytest.raises(UsageError, match="is not a regular file, and the manifest would go there"):
         choose_target(checkpoint, None, False, {})

@@ -11,9 +11,10 @@ import pytest
 
 from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import opened_npz
+from wdport.files.manifest_seal import sealed
 from wdport.files.outputs import writable
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.zip_seal import SEAL
+from wdport.files.zip_seal import FORMAT, SEAL
 from wdport.model import Array
 
 ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.arange(5, dtype=np.int32)}
@@ -65,6 +66,13 @@ def test_an_array_that_was_replaced_is_found(path: Path) -> None:
 def test_arrays_that_came_or_went_are_found(path: Path) -> None:
     rewritten(path, "c.npy", npy(ARRAYS["b"]))
     with pytest.raises(Fault, match="its members are not those that wdport wrote"):
+        read(path)
+
+
+@pytest.mark.parametrize("facts", [{"format": FORMAT + 1, "members": {}}, {"format": FORMAT, "members": []}])
+def test_a_seal_of_another_version_is_found(path: Path, facts: dict[str, object]) -> None:
+    rewritten(path, "b.npy", npy(ARRAYS["b"]), sealed(facts).encode())
+    with pytest.raises(Fault, match="its seal is of another version of wdport"):
         read(path)
 
 

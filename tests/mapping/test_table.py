@@ -76,6 +76,8 @@ BAD_WHOLES: dict[str, tuple[str, int, str]] = {
     "a list": ("- 1\n- 2\n", 1, "not a list of `field: value` pairs"),
     "text": ("table\n", 1, "not a list of `field: value` pairs"),
     "no format": ("family: f\nvariant: v\nsignature: a\n" + SECTION, 1, "not a mapping table"),
+    "a misspelt format": ("family: f\nformt: 1\n" + SECTION, 2, "unknown field 'formt'; did you mean format?"),
+    "sampling of another kind": ("format: 2\nsampling: [a]\n", 2, "sampling is not a list of `field: value` pairs"),
     "another format": ("family: f\nvariant: v\nformat: 3\nsignature: a\n" + SECTION, 3, "format is not 1 or 2"),
     "true for a format": (HEAD.replace("1", "true") + SECTION, 1, "format is not 1 or 2"),
     "no family": ("format: 1\nvariant: v\nsignature: a\n" + SECTION, 1, "family is missing"),

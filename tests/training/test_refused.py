@@ -7,7 +7,9 @@ import os
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import jax
 import numpy as np
@@ -18,9 +20,10 @@ from tests.families.unet2d.make import fields_of
 from tests.training.points import points_in
 from wdport.cli.main import main
 from wdport.diffusion.scheduler import Scheduler
-from wdport.errors import InputError, MachineError, UsageError, WdportError
+from wdport.errors import InputError, MachineError, MisfitError, UsageError, WdportError
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import FAMILY
+from wdport.families.waveletdiff.family import FAMILY as FRESH
 from wdport.files.outputs import writable
 from wdport.training.model import training_model
 from wdport.training.run import train
@@ -40,6 +43,8 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "epochs": (STATES, {"epochs": 0}, "epochs: is 0; give a whole number from 1"),
     "batch size": (STATES, {"batch_size": True}, "batch_size: is True; give a whole number from 1"),
     "save every": (STATES, {"save_every": 2.0}, "save_every: is 2.0; give a whole number from 1"),
+    "NaN split": (STATES, {"validation_split": np.nan}, "validation_split: is nan; give a number from 0 and below 1"),
+    "targets": (STATES, {"targets": STATES}, "targets: the objective of this model takes none; leave it out"),
     "a list": (STATES.tolist(), {}, "data: is a list, and this model has no series"),
     "another shape": (STATES[:, :1], {}, r"data: have shape \(64, 1\)"),
     "nothing": (STATES[:0], {}, r"data: have shape \(0, 2\)"),
@@ -73,6 +78,35 @@ def test_an_energy_term_that_the_family_does_not_have(model: Any) -> None:
 def test_a_share_of_dropped_conditions_that_is_none(share: float, model: Any) -> None:
     with pytest.raises(UsageError, match=r"drop_condition: is .*; give a number from 0 and below 1"):
         training_model(model, drop_condition=share)
+
+
+def test_a_condition_that_is_dropped_and_has_no_value_for_that(model: Any) -> None:
+    with pytest.raises(UsageError, match="drop_condition: the model has no value that means no condition; name it in"):
+        training_model(model, drop_condition=0.1)
+
+
+def test_devices_of_several_processes_and_batches_that_they_cannot_divide(
+    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    with pytest.raises(UsageError, match='devices: are not given, and there are several processes; give "all"'):
+        train(model, STATES, tmp_path / "out")
+    monkeypatch.setattr("wdport.training.run.placement_of", lambda *_: SimpleNamespace(count=3))
+    with pytest.raises(UsageError, match="batch_size: is 32, on 3 devices; give a multiple of 3"):
+        train(model, STATES, tmp_path / "out")
+
+
+@pytest.mark.parametrize(("count", "said"), [(0, "is of no family that"), (2, "could be of the families a and a; ")])
+def test_a_configuration_of_no_family_or_of_several(
+    count: int, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Packages of others may have families that are trained from scratch."""
+    family = Mock(spec=FRESH, is_configuration=lambda _: True)
+    family.name = "a"
+    monkeypatch.setattr("wdport.training.model.all_families", lambda: [family] * count)
+    (tmp_path / "a.yaml").write_text("{a: 1}")
+    with pytest.raises(MisfitError, match=f"a.yaml: {said}"):
+        wdport.new_model(tmp_path / "a.yaml", np.zeros((9, 2)))
 
 
 def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -174,6 +175,24 @@ def test_the_masked_loss_is_that_of_transformers(language: Path) -> None:
     expected = nn.functional.cross_entropy(torch.from_numpy(logits), torch.from_numpy(tokens[masked]).long())
     assert float(losses["loss"]) == pytest.approx(float(expected), rel=1e-11)
     assert float(losses["accuracy"]) == pytest.approx(np.mean(logits.argmax(-1) == tokens[masked]))
+
+
+@pytest.mark.parametrize(("arguments", "message"), [
+    ({"mask_rate": 0.0}, "mask_rate: is 0.0; give a number above 0 and below 1"),
+    ({"mask_rate": math.nan}, "mask_rate: is nan; give a number above 0 and below 1"),
+    ({"mask_span": 0}, "mask_span: is 0; give a whole number from 1 to"),
+    ({"mask_span": 2.0}, "mask_span: is 2.0; give a whole number from 1 to"),
+])  # fmt: skip
+def test_masks_that_cannot_be_drawn(arguments: Any, message: str, language: Path) -> None:
+    with pytest.raises(UsageError, match=message):
+        wdport.training_model(wdport.load_model(language), **arguments)
+
+
+def test_a_language_model_without_a_mask_token(tmp_path: Path) -> None:
+    fields = {**eurobert.fields_of("as published"), "mask_token_id": 128002}
+    model = wdport.load_model(wdport.convert(eurobert.save(tmp_path / "m", fields)).output)
+    with pytest.raises(UsageError, match=r"names no mask token; convert it with values=\{'mask_token_id': 'N'\}"):
+        wdport.training_model(model)
 
 
 @pytest.mark.parametrize("span", [1, 3])

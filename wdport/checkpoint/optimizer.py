@@ -72,7 +72,7 @@ def find_optimizer(tree: object, key: str | None = None) -> OptimizerState:
         raise Fault(f"has no optimizer state{f'; its keys are {keys}' if keys else ''}",
                     "give the checkpoint of a training run")  # fmt: skip
     if key is None and len(states) > 1:
-        raise Fault(f"has {len(states)} optimizers: {', '.join(states)}", "choose one with --optimizer-key NAME")
+        raise Fault(f"has {len(states)} optimizers: {', '.join(states)}", "choose one with `--optimizer-key NAME`")
     key = key or next(iter(states))
     groups, state = _groups(states[key], key), _state(states[key], key)
     indices = {index for group in groups for index in group.indices}
@@ -138,8 +138,10 @@ def _is_index(value: object) -> bool:
 
 def _state(table: dict[object, object], key: str) -> dict[int, dict[str, Entry]]:
     state = table["state"]
+    if not isinstance(state, dict):
+        raise Fault("is not a mapping of parameters to their states", _SAVE_AGAIN, f"{key}.state")
     entries: dict[int, dict[str, Entry]] = {}
-    for index, values in state.items() if isinstance(state, dict) else ():
+    for index, values in state.items():
         where = f"{key}.state.{index}"
         if not _is_index(index) or not isinstance(values, dict):
             raise Fault("is not the state of a parameter as torch writes it", _SAVE_AGAIN, where)

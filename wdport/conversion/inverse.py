@@ -92,14 +92,19 @@ def _by_manifest(converted: Converted, table: Table | None, variables: Mapping[s
 def _by_checkpoint(
     converted: Converted, table: Table | None, variables: Mapping[str, Array], checkpoint: Checkpoint
 ) -> Restored:
+    what, fix = f"does not belong to the model in {converted.path.name}", "give a checkpoint of it"
+    if table is None and choose_table(checkpoint.tensors, checkpoint.path).family != converted.family.name:
+        raise MisfitError(checkpoint.path, what, fix)
     settings = Settings(
         known=asdict(converted.config), mapping=table.path if table else None, own=converted.family if table else None
     )
-    prepared = prepared_from(checkpoint, settings)
-    if prepared.family.name != converted.family.name or dict(prepared.variables) != converted.variables:
-        raise MisfitError(
-            checkpoint.path, f"does not belong to the model in {converted.path.name}", "give a checkpoint of it"
-        )
+    try:
+        prepared = prepared_from(checkpoint, settings)
+    except MisfitError as error:
+        if table is not None:
+            raise
+        # The configuration is that of the model, so the user cannot correct it, as the message advises.
+        raise MisfitError(checkpoint.path, f"{what}: {error.what}", fix, error.details) from None
     dtypes = {name: info.dtype for name, info in checkpoint.tensors.items()}
     tensors = _inverted(prepared.plan, variables, dtypes)
     plan = prepared.plan

@@ -6,6 +6,7 @@ to compute, not move, is refused: a sum of two parameters has no moments.
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
@@ -104,7 +105,7 @@ def _kind(optimizer: OptimizerState, named: bool) -> Kind:
         # Another optimizer may have all of Adam's settings and more, so unknown settings are refused.
         if others and not (named and kind == "adam"):
             fix = (
-                "give --optimizer adam or adamw if it changes no step"
+                "give `--optimizer adam` or `--optimizer adamw` if it changes no step"
                 if kind == "adam"
                 else "start with a new optimizer"
             )
@@ -121,7 +122,7 @@ def _with_decoupled(groups: Groups, kind: Kind, decoupled: bool | None, key: str
     # Without a weight decay Adam and AdamW take the same steps.
     if decoupled is None and any(group["weight_decay"] for group in groups):
         raise Fault("does not state whether it is Adam or AdamW, and has a weight decay",
-                    "give --optimizer adam or --optimizer adamw", key)  # fmt: skip
+                    "give `--optimizer adam` or `--optimizer adamw`", key)  # fmt: skip
     return tuple({**group, DECOUPLED: group.get(DECOUPLED, decoupled is not False)} for group in groups)
 
 
@@ -134,7 +135,7 @@ def _plain(checkpoint: Checkpoint, value: object, name: str) -> Any:
     if isinstance(value, TensorRef):
         array = checkpoint.read_ref(value)
         if array.size != 1:
-            raise Fault(f"has a tensor of {array.size} values for {name}", _OTHER)
+            raise Fault(f"has a tensor of {array.size} values for {name}, which is one number", _OTHER)
         return array.reshape(()).item()
     # It was not made, since that would run code that the file names.
     if isinstance(value, UnloadedObject):
@@ -154,9 +155,15 @@ def _parameter(checkpoint: Checkpoint, optimizer: OptimizerState, index: int, na
     dtype = step.dtype if isinstance(step, TensorRef) else ""
     value = _plain(checkpoint, step, "step")
     # torch stores the step as a float32 tensor; Keras counts in integers.
-    if value is not None and (value != int(value) or value < 0):
+    if value is not None and not (value >= 0 and math.isfinite(value) and value == int(value)):
         raise Fault(f"has taken {value} steps", _OTHER, f"{optimizer.key}.state.{index}")
-    kinds = {ref.dtype for entry, ref in state.items() if entry != "step" and isinstance(ref, TensorRef)}
+    stored = [ref for entry, ref in state.items() if entry != "step" and isinstance(ref, TensorRef)]
+    shape = checkpoint.tensors[name].shape
+    for ref in stored:
+        if ref.shape != shape:
+            what = f"has moments of shape {ref.shape} for {name}, which has {shape}"
+            raise Fault(what, "give the optimizer of this model", optimizer.key)
+    kinds = {ref.dtype for ref in stored}
     if len(kinds) > 1:
         raise Fault(f"has moments of dtypes {' and '.join(sorted(kinds))}", _OTHER, f"{optimizer.key}.state.{index}")
     return Parameter(index, name, group, tuple(state), value, dtype, next(iter(kinds), "float32"))

@@ -111,13 +111,11 @@ def read_optimizer(path: Path) -> tuple[Optimised, Model]:
     with open_checkpoint(path) as file:
         text = file.metadata.get(METADATA)
         if not isinstance(text, str):
-            raise InputError(
-                path, "is not an optimizer's file", "give the one that wdport convert --with-optimizer wrote"
-            )
+            raise InputError(path, "is not an optimizer's file", "give the .optimizer.safetensors next to a model")
         with located(path):
             document: Any = unsealed(text.encode())
         try:
-            if document["kind"] != _KIND:
+            if document.get("kind") != _KIND:
                 raise Fault(
                     "is a converted model, not an optimizer's file", "give the .optimizer.safetensors next to it"
                 )

@@ -22,7 +22,7 @@ MOST_STATES: Final = 20_000
 BUFFERS: Final = frozenset({"running_mean", "running_var", "num_batches_tracked"})
 """The last component of the names of PyTorch's own buffers."""
 
-_NAME_THEM: Final = "give the parameters' names in its order with --parameter-names FILE (a JSON list)"
+_NAME_THEM: Final = "give the parameters' names in its order with `--parameter-names FILE` (a JSON list)"
 
 Places = tuple[int, ...]
 """How many parameters of each group are assigned."""
@@ -50,9 +50,9 @@ def parameter_names(
     Raises:
         Fault: the shapes fit no assignment, or more than one.
     """
-    shapes = {index: _shape(optimizer.state.get(index, {})) for index in optimizer.indices}
     if all(group.names for group in optimizer.groups):
-        return _names_in_groups(optimizer, shapes, candidates, prefixes)
+        return _names_in_groups(optimizer, candidates, prefixes)
+    shapes = {index: _shape(optimizer.state.get(index, {})) for index in optimizer.indices}
     needed = [candidate for candidate in candidates if candidate.needed]
     count = len(optimizer.indices)
     if count > len(candidates):
@@ -71,8 +71,7 @@ def named(optimizer: OptimizerState, names: Sequence[str], candidates: Sequence[
     """Return the name of every index from the user's list; raises :class:`Fault` if it does not fit."""
     if len(names) != len(optimizer.indices):
         raise Fault(f"has {len(optimizer.indices)} parameters, but {len(names)} names are given", _NAME_THEM)
-    shapes = {index: _shape(optimizer.state.get(index, {})) for index in optimizer.indices}
-    return _checked(optimizer.key, dict(zip(optimizer.indices, names, strict=True)), shapes, candidates)
+    return _checked(optimizer, dict(zip(optimizer.indices, names, strict=True)), candidates)
 
 
 def _shape(state: Mapping[str, object]) -> Shape | None:
@@ -81,10 +80,7 @@ def _shape(state: Mapping[str, object]) -> Shape | None:
 
 
 def _names_in_groups(
-    optimizer: OptimizerState,
-    shapes: Mapping[int, Shape | None],
-    candidates: Sequence[ParameterTensor],
-    prefixes: Sequence[str],
+    optimizer: OptimizerState, candidates: Sequence[ParameterTensor], prefixes: Sequence[str]
 ) -> dict[int, str]:
     """The names that the file states, with or without the prefixes of the state_dict."""
     candidate_names = {candidate.name for candidate in candidates}
@@ -96,21 +92,16 @@ def _names_in_groups(
                 # The optimizer may have been made before the module was compiled or wrapped, or after.
                 short = short if short in candidate_names else short.replace(prefix, "", 1)
             names[index] = short
-    return _checked(optimizer.key, names, shapes, candidates)
+    return _checked(optimizer, names, candidates)
 
 
-def _checked(
-    key: str, names: dict[int, str], shapes: Mapping[int, Shape | None], candidates: Sequence[ParameterTensor]
-) -> dict[int, str]:
-    candidate_shapes = {candidate.name: candidate.shape for candidate in candidates}
-    for index, name in names.items():
-        if name not in candidate_shapes:
-            raise Fault(f"names a parameter {name}, which the weights do not have", _NAME_THEM, key)
-        if shapes[index] not in (None, candidate_shapes[name]):
-            what = f"has moments of shape {shapes[index]} for {name}, which has {candidate_shapes[name]}"
-            raise Fault(what, "give the optimizer of this model", key)
+def _checked(optimizer: OptimizerState, names: dict[int, str], candidates: Sequence[ParameterTensor]) -> dict[int, str]:
+    candidate_names = {candidate.name for candidate in candidates}
+    for name in names.values():
+        if name not in candidate_names:
+            raise Fault(f"names a parameter {name}, which the weights do not have", _NAME_THEM, optimizer.key)
     if len(set(names.values())) < len(names):
-        raise Fault("names a parameter twice", _NAME_THEM, key)
+        raise Fault("names a parameter twice", _NAME_THEM, optimizer.key)
     return names
 
 

@@ -71,7 +71,7 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
     from wdport.parity.torch_training import raw_state, schedule_class
 
     if not file.is_file():
-        raise InputError(file, "no such file, which a resumed comparison needs", "convert with --with-optimizer")
+        raise InputError(file, "no such file, which a resumed comparison needs", "convert with `--with-optimizer`")
     held, belongs = read_optimizer(file)
     if belongs.family != prepared.family.name or not set(held.members) <= set(prepared.variables):
         raise MisfitError(file, "is not the optimizer of this model", "give the one that was converted with it")

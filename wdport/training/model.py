@@ -263,5 +263,7 @@ def trainable_family(where: str | Path = "config", document: Document | None = N
             family for family in families if isinstance(family, ConfiguredBeside) and family.is_configuration(document)
         ]
     if len(families) != 1:
-        raise MisfitError(where, f"could be of {len(families)} families", "convert a checkpoint instead")
+        names = " and ".join(family.name for family in families)
+        what = f"could be of the families {names}" if families else "is of no family that is trained from scratch"
+        raise MisfitError(where, what, "convert a checkpoint instead")
     return families[0]
