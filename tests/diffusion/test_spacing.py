@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-import jax
 import numpy as np
 import pytest
 import torch
 
-from tests.diffusion.test_familiar_names import BARS, KINDS, SCHEDULE, in_numpy, network, states
+from tests.diffusion.test_familiar_names import BARS, KINDS, SCHEDULE, in_numpy, states
 from wdport.diffusion.diffusion import TRIAL, Diffusion
 from wdport.diffusion.flow import Flow
 from wdport.diffusion.process import Run
@@ -74,22 +73,19 @@ def test_whole_steps_are_the_librarys(spacing: str) -> None:
 @pytest.mark.parametrize("spacing", LEVELS)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_a_spaced_sampler_is_its_loop(sampler: str, spacing: str) -> None:
-    """Also with steps taken twice, and of a scheduler, whose ddim is the published one."""
-    rng = np.random.default_rng(1)
-    init, draws = rng.standard_normal((3, 6)), {}
-    for spaced in (process().respaced(spacing, TRIAL), Scheduler().process().respaced(spacing, TRIAL)):
-        repeats = 2 if sampler in ("euler", "ddim-textbook") else 1
-        plan = spaced.plan(sampler, TRIAL, times=repeats)
+    """Also with steps taken twice, and of a scheduler, whose ddpm and ddim are the published ones."""
+    rng, repeats = np.random.default_rng(1), 2 if sampler in ("euler", "ddim-textbook") else 1
+    init = rng.standard_normal((3, 6))
+    for spaced in (process(), Scheduler().process()):
+        if sampler == "ddpm" and not spaced.checkpoint_samplers:
+            continue  # the deviation of the public code, for which there is no loop
+        of_levels = spaced.respaced(spacing, TRIAL)
+        plan = of_levels.plan(sampler, TRIAL, times=repeats)
         draws = {int(number): rng.standard_normal((3, 6)) for number in plan.draws}
         tape = np.array([draws[int(number)] for number in plan.draws[plan.noisy]]).reshape(-1, 3, 6)
-        found = states(plan, init, tape)[-1]
-        name = {"ddpm": "euler-ancestral", "ddim": "euler"}.get(sampler, sampler)
-        if (sampler, type(spaced)) == ("ddpm", type(process())) and spaced.checkpoint_samplers == {}:
-            continue  # the public code's deviation, for which there is no loop
-        if sampler == "ddpm":
-            tape = np.concatenate([tape, tape[-1:]])
-        wanted = spaced.plain(Run(name, 0.0, "noise"), in_numpy, init, draws.__getitem__, None, repeats)
-        np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-9 * np.abs(wanted).max())
+        loop = Run({"ddpm": "euler-ancestral", "ddim": "euler"}.get(sampler, sampler), 0.0, "noise")
+        wanted = of_levels.plain(loop, in_numpy, init, draws.__getitem__, None, repeats)
+        np.testing.assert_allclose(states(plan, init, tape)[-1], wanted, rtol=0, atol=1e-9 * np.abs(wanted).max())
 
 
 def test_refusals() -> None:
@@ -99,10 +95,3 @@ def test_refusals() -> None:
         process().respaced("karras", 1001)
     with pytest.raises(UsageError, match="spacing: the times of a flow"):
         Flow().respaced("karras", 5)
-
-
-def test_jax_runs_the_network() -> None:
-    """The loops' network is the plans'."""
-    with jax.enable_x64(True):
-        x, time = np.full((1, 6), 0.3), np.full(1, 0.5)
-        np.testing.assert_allclose(network(x, time), in_numpy(x, time), rtol=1e-12)
