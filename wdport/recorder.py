@@ -697,22 +697,32 @@ def answers_of(case: Case, calls: Calls) -> dict[str, Call]:
     rounded = {name: cast(call, np.float32) for name, call in calls.items()}
     if case.gain == 1.0:
         return rounded
-    return {name: replace(call, inputs=_amplified(call.inputs, case.gain), outputs=_amplified(call.outputs, case.gain))
-            for name, call in rounded.items()}  # fmt: skip
+
+    def amplified(array: Array) -> Array:
+        # Where it does not multiply, NumPy leaves in `out` what was there.
+        product = array.copy()
+        np.multiply(array, array.dtype.type(case.gain), where=np.abs(array) < MASKING, out=product)
+        return product
+
+    return changed_tokens(rounded, amplified)
 
 
 MASKING = 1e30
 """Values from here on are masks: they are neither rounded nor amplified."""
 
 
-def _amplified(value: Any, gain: float) -> Any:
-    if isinstance(value, (list, tuple)):
-        return type(value)(_amplified(item, gain) for item in value)
-    array = np.asarray(value)
-    if array.dtype.kind != "f" or array.ndim < 3:
-        return value
-    # Where it does not multiply, NumPy leaves in `out` what was there.
-    return np.multiply(array, array.dtype.type(gain), where=np.abs(array) < MASKING, out=array.copy())
+def changed_tokens(calls: Calls, change: Callable[[Array], Array]) -> dict[str, Call]:
+    """``calls`` with ``change`` of their floating-point arrays of at least three axes, such as tokens and pixels; times
+    and vectors, which have fewer, stay."""
+
+    def changed(value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return type(value)(changed(item) for item in value)
+        array = np.asarray(value)
+        return change(array) if array.dtype.kind == "f" and array.ndim >= 3 else value
+
+    return {name: replace(call, inputs=changed(call.inputs), outputs=changed(call.outputs))
+            for name, call in calls.items()}  # fmt: skip
 
 
 # --- Conditioning ----------------------------------------------------------------------------------------------------

@@ -48,11 +48,10 @@ def exponential(sigma_max: float, sigma_min: float, count: int) -> Array:
 
 def beta(sigma_max: float, sigma_min: float, count: int) -> Array:
     """Quantiles of a beta distribution, which are dense at both ends."""
-    from scipy import stats  # imported late: it takes a third of a second
+    from scipy.special import betaincinv  # imported late, in 0.2 s; scipy.stats takes 0.7 s
 
-    return np.asarray(
-        sigma_min + (sigma_max - sigma_min) * stats.beta.ppf(1.0 - np.linspace(0.0, 1.0, count), SHAPE, SHAPE)
-    )
+    quantiles = betaincinv(SHAPE, SHAPE, 1.0 - np.linspace(0.0, 1.0, count))
+    return np.asarray(sigma_min + (sigma_max - sigma_min) * quantiles)
 
 
 WHOLE: Final = ("leading", "linspace", "trailing")

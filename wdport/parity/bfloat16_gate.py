@@ -8,8 +8,6 @@ error of bfloat16.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING, Any
 
 import jax
 import ml_dtypes
@@ -26,10 +24,7 @@ from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
 from wdport.parity.trajectories import WHOLE, SamplingNetwork
-from wdport.recorder import isolate, lifted, record, run
-
-if TYPE_CHECKING:
-    pass
+from wdport.recorder import changed_tokens, isolate, lifted, record, run
 
 Ran = tuple[Outputs, Calls]
 """The outputs of a run of the reference, and every call in it."""
@@ -116,8 +111,7 @@ def _reference_calls(
     with lifted():
         _, calls = record(modules["float64"], inputs, output_names=output_names)
     answers = answers_of(case, {name: calls[name] for name in names if name in calls})
-    answers = {name: replace(call, inputs=_as_bfloat16(call.inputs), outputs=_as_bfloat16(call.outputs))
-               for name, call in answers.items()}  # fmt: skip
+    answers = changed_tokens(answers, _as_bfloat16)
     single = cast(inputs, np.float32)
     # Like Keras's policy, autocast keeps the weights in float32.
     with torch.autocast("cpu", torch.bfloat16):
@@ -128,17 +122,12 @@ def _reference_calls(
     return single, (low, high), output_names, answers
 
 
-def _as_bfloat16(value: Any) -> Any:
-    """Arrays of at least three axes, such as tokens and pixels, as values that bfloat16 represents.
+def _as_bfloat16(array: Array) -> Array:
+    """The nearest values that bfloat16 represents.
 
     Keras rounds what enters a layer, and autocast only what enters some operations, not softmax or norms: rounded large
-    logits move softmax by more than the layer's own rounding. Times, which have fewer axes, must not be rounded.
+    logits move softmax by more than the layer's own rounding.
     """
-    if isinstance(value, (list, tuple)):
-        return type(value)(_as_bfloat16(item) for item in value)
-    array = np.asarray(value)
-    if array.dtype.kind != "f" or array.ndim < 3:
-        return value
     return array.astype(ml_dtypes.bfloat16).astype(array.dtype)
 
 
