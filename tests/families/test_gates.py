@@ -174,7 +174,10 @@ def test_a_shape_that_does_not_fit_is_refused(project: Path, capsys: pytest.Capt
     told = capsys.readouterr().err
     assert "dense5.weight does not fit line 10" in told
     printed = (
-        GUIDE.read_text(encoding="utf-8").partition("the message is one line:")[2].split("```")[1].removeprefix("text")
+        GUIDE.read_text(encoding="utf-8")
+        .partition("the message is this line (wrapped here):")[2]
+        .split("```")[1]
+        .removeprefix("text")
     )
     assert " ".join(printed.split()) == " ".join(told.split())
     assert not Path("onet.keras").exists()
