@@ -21,7 +21,8 @@ from tests.families.toys.nets import randomised
 from tests.families.unet2d import make as unet2d
 from tests.families.wan_vae import make as wan_vae
 from tests.make import stated
-from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.noise_levels import CONSISTENCY, SCORE_SDE, NoiseLevels
+from wdport.diffusion.scheduler import LEARNED_RANGE, Scheduler
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.reference import random_tensors
 from wdport.parity.selftest.specimen import Specimen
@@ -77,7 +78,12 @@ def more(family: str, known: Mapping[str, Any]) -> list[Any]:
                          set_alpha_to_one=False)  # fmt: skip
         cosine = Scheduler(100, "squaredcos_cap_v2", prediction_type="v_prediction", clip=2.0,
                            timestep_spacing="linspace")  # fmt: skip
-        return [replace(config, sample_size=(8, 12), scheduler=wide), replace(config, scheduler=cosine, freq_shift=1)]
+        score = NoiseLevels(SCORE_SDE, 0.01, 20.0, 50)
+        few = NoiseLevels(CONSISTENCY, 0.1, 20.0, 40, sigma_data=0.5, clip_denoised=True)
+        learned = Scheduler(100, variance_type=LEARNED_RANGE)
+        return [replace(config, sample_size=(8, 12), scheduler=wide), replace(config, scheduler=cosine, freq_shift=1),
+                replace(config, time_embedding_type="fourier", scheduler=score), replace(config, scheduler=few),
+                replace(config, out_channels=2 * config.in_channels, scheduler=learned)]  # fmt: skip
     if family == "waveletdiff":
         found = [STANDARDISED, replace(STANDARDISED, qk_norm=True)]
         for mode, length, wavelet in (("periodization", 23, "db2"), ("smooth", 24, "db3")):

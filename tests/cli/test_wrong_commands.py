@@ -179,7 +179,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("sample good.keras --steps 0", 2, "--steps: ddpm takes all 1000 steps, not 0; leave it out, or use ddim"),
     ("sample good.keras --sampler ddmi", 2,
      "--sampler: unknown name 'ddmi'; use one of ddpm, ddim, ddim-textbook, euler, "
-     "euler-ancestral, heun, dpm++2m, dpm++2m-sde, unipc, probability-flow, rk4"),
+     "euler-ancestral, heun, dpm++2m, dpm++2m-sde, unipc, probability-flow, rk4, predictor-corrector, consistency"),
     ("sample good.keras --sampler ddim --steps 0", 2,
      "--steps: invalid step count 0; give a whole number from 1 to 1000"),
     ("sample good.keras --steps many", 2, "--steps: 'many' is not a valid integer; see wdport sample --help"),
@@ -217,7 +217,7 @@ WRONG: list[tuple[str, int, str]] = [
      "--steps: requires --what sampler; leave it out, or add --what sampler"),
     ("export good.keras --what sampler --sampler plms -o out.stablehlo", 2,
      "--sampler: unknown name 'plms'; use one of ddpm, ddim, ddim-textbook, euler, "
-     "euler-ancestral, heun, dpm++2m, dpm++2m-sde, unipc, probability-flow, rk4"),
+     "euler-ancestral, heun, dpm++2m, dpm++2m-sde, unipc, probability-flow, rk4, predictor-corrector, consistency"),
     ("export good.keras --batch-size 0 -o out.stablehlo", 2,
      "--batch-size: invalid value '0'; give a whole number from 1 to 16777216"),
     ("export good.keras --what sampler --to torch", 2,

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 import wdport
+from tests.diffusion.scheduler_file import read_steps
 from tests.families import masked_lm, unet2d
 from tests.families.masked_lm import make as masked_lm_make
 from tests.families.quick import network_verdict
 from tests.families.unet2d import make as unet2d_make
 from tests.families.wan_vae import make as wan_vae_make
-from wdport.diffusion.scheduler import Scheduler
 from wdport.errors import UsageError
 from wdport.families.library_config import LibraryFamily
 from wdport.families.ported import PortedFamily
@@ -54,7 +54,7 @@ MISREAD: dict[str, dict[str, Any]] = {"clipping": {"clip": 1.0}, "prediction_typ
 
 @pytest.mark.parametrize("name", ["", *MISREAD])
 def test_a_scheduler_that_is_read_wrongly_is_found(name: str) -> None:
-    scheduler = replace(Scheduler.from_document(SCHEDULER), **MISREAD.get(name, {}))
+    scheduler = replace(read_steps(SCHEDULER), **MISREAD.get(name, {}))
     config = replace(UNet2DConfig.from_dict(unet2d_make.fields_of("as published")), scheduler=scheduler)
     wrong = f"the {name} of the samplers is not that of DDIMScheduler as diffusers reads scheduler_config.json"
     assert misread_scheduler(config, Stated({}, {}, lambda _: SCHEDULER)) == ([wrong] if name else [])

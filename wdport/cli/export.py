@@ -60,9 +60,9 @@ class ExportRequest:
         "Fix another size that the network leaves open, such as n=512.",
         "NAME=N", names=("--size",))] = ()  # fmt: skip
     sampler: Annotated[str | None, Option(
-        "As for wdport sample, with --what sampler.  [default: ddpm; for a flow, heun]",
+        "As for wdport sample, with --what sampler.  [default: as for wdport sample]",
         "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)] = None  # fmt: skip
-    steps: Annotated[int | None, Option("As for wdport sample.  [default: all; 20 for dpm++2m-sde]")] = None
+    steps: Annotated[int | None, Option("As for wdport sample.  [default: as for wdport sample]")] = None
     spacing: Annotated[str | None, SPACING] = None
     eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
     dtype: Annotated[str, Option(

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from wdport.model import Array
 
 SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "euler", "euler-ancestral", "heun", "dpm++2m", "dpm++2m-sde",
-                   "unipc", "probability-flow", "rk4")  # fmt: skip
+                   "unipc", "probability-flow", "rk4", "predictor-corrector", "consistency")  # fmt: skip
 """Samplers of all families; each family states which of them it has."""
 
 SPACING: Final = Option(

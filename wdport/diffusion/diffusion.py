@@ -24,8 +24,11 @@ from wdport.model import FORMER_SAMPLERS, Clipping
 if TYPE_CHECKING:
     from wdport.diffusion.noising import StepNoising
 
-SPACED: Final[Mapping[str, Callable[[Array, int | None, int], Array]]] = {"dpm++2m-sde": even_steps}
-"""Samplers that choose their steps themselves: (alpha_bar, their number, the last one) to the steps."""
+Thinning = Callable[[Array, int | None, int], Array]
+"""(alpha_bar, number of steps, the last one) to the steps of a sampler that chooses them itself."""
+
+THINNED: Final[Mapping[str, Thinning]] = {"dpm++2m-sde": even_steps}
+"""Samplers that do so, if no spacing is asked for."""
 
 LEAST_SIGNAL: Final = 2.0**-24
 """alpha_bar at step T in diffusers' solvers if no signal is left there: they divide by its root."""
@@ -49,7 +52,10 @@ class Diffusion:
     are compared, over the steps that ``listed`` returns for a number of them. ``first`` is the first of the T steps on
     which the network was trained. ``clip`` is how the predicted clean state is changed, if it is. ``silent``: no signal
     is left at step T; ``integer_times``: the network takes no times between those of the steps. ``spacing``, if given,
-    is the one of :data:`wdport.diffusion.spacing.SPACINGS` by which the steps were chosen.
+    is the one of :data:`wdport.diffusion.spacing.SPACINGS` by which the steps were chosen. ``thinned`` are the samplers
+    that choose their steps themselves. ``scales`` (T+1,), if given, multiply the state before it enters the network at
+    each step. ``floor`` is the lowest noise level of a consistency model. ``learned``: see
+    :attr:`wdport.diffusion.process.Process.learned`.
     """
 
     schedule: NoiseSchedule
@@ -67,6 +73,10 @@ class Diffusion:
     silent: bool = False
     integer_times: bool = False
     spacing: str | None = None
+    thinned: Mapping[str, Thinning] = field(default_factory=lambda: THINNED)
+    scales: Array | None = None
+    floor: float = 0.0
+    learned: bool = False
 
     @property
     def solved(self) -> NoiseSchedule:
@@ -94,6 +104,8 @@ class Diffusion:
     def noising(self, law: str = UNIFORM) -> StepNoising:
         from wdport.diffusion.noising import StepNoising, min_snr_law, step_noising  # imports jax
 
+        if self.learned:
+            raise UsageError("model", "training of a learned variance is not implemented", "sample from it only")
         # The public training draws from every entry of its tables, the dummy at index 0 included.
         if law == MIN_SNR:
             every = step_noising(self.target, self.times, self.schedule.alpha_bar, range(len(self.times)))
@@ -127,12 +139,15 @@ class Diffusion:
         self, run: Run, network: Network, init: Array, noise: Noise, change: Change | None = None, repeats: int = 1
     ) -> Array:
         bars = self.solved.alpha_bar
-        if run.sampler in SPACED and not self.spacing:
+        if run.sampler in self.thinned:
             steps = solver_steps(bars, TRIAL, self.trained_last)
         else:
             steps = list(range(self.last, 0, -1)) if run.sampler in self.unthinned else self.visited(run)
         if run.sampler in self.loops:
             return self.loops[run.sampler](network, run, steps, init, noise, change, repeats)[-1]
+        if self.learned:
+            with_variance = network
+            network = lambda x, times: with_variance(x, times)[..., : x.shape[-1]]  # noqa: E731
         return solver_states(run.sampler, network, bars, self.times, run.target, steps, init, noise, run.eta, change,
                              repeats)[-1]  # fmt: skip
 
@@ -143,20 +158,17 @@ class Diffusion:
             raise UsageError("spacing", f"unknown spacing {spacing!r}", fix)
         if spacing in WHOLE:
             rule = lambda count: whole_steps(spacing, step_count(count, self.last, self.last), self.last)  # noqa: E731
-            return replace(self, rule=rule, listed=None, spacing=spacing)
+            return replace(self, rule=rule, listed=None, spacing=spacing, thinned={})
         # Noise levels are steps of a process of their own, which a sampler takes one by one.
         last = self.trained_last
         count = step_count(count, last, last)
         bars = self.solved.alpha_bar[1 : last + 1]
         trained = np.sqrt((1.0 - bars) / bars)
-        levels = LEVELS[spacing](trained[-1], trained[0], count)[::-1]
+        levels = LEVELS[spacing](trained[-1], trained[0], count)
         steps = np.interp(np.log(levels), np.log(trained), np.arange(1.0, last + 1.0))
         times = np.interp(np.rint(steps) if self.integer_times else steps, np.arange(self.last + 1.0), self.times)
-        alpha_bar = np.append(1.0, 1.0 / (1.0 + levels**2))
-        alpha = np.append(1.0, alpha_bar[1:] / alpha_bar[:-1])
-        schedule = NoiseSchedule(1.0 - alpha, alpha, alpha_bar)
-        return Diffusion(schedule, self.target, np.append(times[0], times), lambda _: np.arange(count, 0, -1),
-                         end=self.end, clip=self.clip, spacing=spacing)  # fmt: skip
+        return replace(over_levels(levels, times, self.target), end=self.end, clip=self.clip, spacing=spacing,
+                       learned=self.learned)  # fmt: skip
 
     def visited(self, run: Run) -> list[int]:
         return self.listed(TRIAL) if self.listed else self.rule(TRIAL).tolist()
@@ -187,7 +199,7 @@ class Diffusion:
         name = FORMER_SAMPLERS.get(name, name)
         if name in self.unthinned and steps not in (None, self.last):
             raise UsageError("steps", f"{name} takes all {self.last} steps, not {steps}", "leave it out, or use ddim")
-        chosen = None if self.spacing else SPACED.get(name)
+        chosen = self.thinned.get(name)
         listed = self.rule(steps) if chosen is None else chosen(self.schedule.alpha_bar, steps, self.trained_last)
         return repeated(self.at(name, listed, eta, changed=changed), self.schedule, times)
 
@@ -201,5 +213,17 @@ class Diffusion:
         schedule = self.schedule if sampler in self.checkpoint_samplers else self.solved
         plan = make_plan(sampler, schedule, steps, eta=eta, target=target or self.target,
                          updates=samplers[sampler],
-                         times=self.times, changed=changed, end=self.end, silent=self.silent)  # fmt: skip
-        return replace(plan, spacing=self.spacing)
+                         times=self.times, changed=changed, end=self.end, silent=self.silent,
+                         floor=self.floor)  # fmt: skip
+        scales = None if self.scales is None else self.scales[plan.steps]
+        return replace(plan, spacing=self.spacing, scales=scales)
+
+
+def over_levels(levels: Array, times: Array, target: str) -> Diffusion:
+    """The process whose steps are falling noise levels (T,), noise / signal, all of which its samplers visit; ``times``
+    (T,) are the network's."""
+    alpha_bar = np.append(1.0, 1.0 / (1.0 + levels[::-1] ** 2))
+    alpha = np.append(1.0, alpha_bar[1:] / alpha_bar[:-1])
+    count = len(levels)
+    return Diffusion(NoiseSchedule(1.0 - alpha, alpha, alpha_bar), target, np.append(times[-1], times[::-1]),
+                     lambda _: np.arange(count, 0, -1), thinned={})  # fmt: skip

@@ -18,7 +18,7 @@ import numpy as np
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import UNIFORM, Network, Run
 from wdport.diffusion.reference_samplers import Change, Noise, flow_states, flow_steps
-from wdport.diffusion.sampler_steps import CLEAN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
+from wdport.diffusion.sampler_steps import CLEAN, LANGEVIN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
 from wdport.diffusion.schedules import Array, step_count
 from wdport.errors import UsageError
 
@@ -175,6 +175,11 @@ class Flow:
         return tuple(SAMPLERS)
 
     @property
+    def learned(self) -> bool:
+        """False: a flow adds no noise."""
+        return False
+
+    @property
     def clip(self) -> None:
         """None: the estimate of the data is not clipped."""
         return None
@@ -224,7 +229,7 @@ class Flow:
         left = np.array([np.sum(grid > place.time) for place, _ in rows], np.int64)
         # Without a change no form uses the sixth input, so its column is left out.
         return SamplingPlan(
-            sampler, view.target, 0.0, left, times, forms if changed else forms[:, :, :CLEAN], predictions
+            sampler, view.target, 0.0, left, times, forms[:, :, : LANGEVIN if changed else CLEAN], predictions
         )
 
     @property

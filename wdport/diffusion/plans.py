@@ -20,11 +20,16 @@ import numpy as np
 from wdport.diffusion.sampler_steps import (
     CLEAN,
     END,
+    LANGEVIN,
+    LANGEVIN_NOISE,
+    LEARNED,
+    LEVEL_TARGETS,
     NOISE,
     OUTPUT,
     SAMPLERS,
     STATE,
     TARGETS,
+    UNCHANGED,
     WITH_ETA,
     Point,
     Updates,
@@ -43,7 +48,7 @@ def repeated(plan: SamplingPlan, schedule: NoiseSchedule, times: int) -> Samplin
         raise UsageError("resample", f"invalid count {times!r}", "give 1 or more")
     if times == 1:
         return plan
-    if np.any(plan.coefficients[:, 1:]):
+    if np.any(plan.coefficients[:, 1:]) or plan.corrects:
         what = f"{plan.sampler} cannot repeat single steps"
         raise UsageError("resample", what, "take ddpm or ddim, or resample once")
     # A repeated row is the step and the way back in one: the state is multiplied by the ratio of the signals, and the
@@ -53,13 +58,28 @@ def repeated(plan: SamplingPlan, schedule: NoiseSchedule, times: int) -> Samplin
     before = np.append(alpha_bar[plan.steps[1:]], 1.0)
     ratio = np.sqrt(alpha_bar[plan.steps] / before)
     back[:, STATE] *= ratio[:, None]
-    back[:, STATE, NOISE] = np.sqrt(back[:, STATE, NOISE] ** 2 + 1.0 - ratio**2)
-    rows = [np.concatenate([np.tile(again, (times - 1, 1, 1)), once[None]])
-            for again, once in zip(back[:-1], plan.coefficients[:-1], strict=True)]  # fmt: skip
+    spread = plan.deviations
+    if spread is None:
+        back[:, STATE, NOISE] = np.sqrt(back[:, STATE, NOISE] ** 2 + 1.0 - ratio**2)
+    else:
+        # The learned deviation, which the ratio multiplies, is known to the network alone: the rest goes in with it.
+        plain = plan.coefficients[:, STATE, LEARNED] == 0.0
+        back[plain, STATE, NOISE] = np.sqrt(back[plain, STATE, NOISE] ** 2 + 1.0 - ratio[plain] ** 2)
+        again = np.column_stack([spread[:, :2], np.where(plain, 0.0, ratio**-2.0 - 1.0)])
+        spread = _interleaved(again, spread, times)
     count = [times] * (len(plan.steps) - 1) + [1]
     steps, network_times, clean = (np.repeat(values, count, axis=0) for values in (plan.steps, plan.times, plan.clean))
-    coefficients = np.concatenate([*rows, plan.coefficients[-1:]])
-    return replace(plan, steps=steps, times=network_times, clean=clean, coefficients=coefficients)
+    coefficients = _interleaved(back, plan.coefficients, times)
+    scales = None if plan.scales is None else np.repeat(plan.scales, count)
+    return replace(plan, steps=steps, times=network_times, clean=clean, coefficients=coefficients, scales=scales,
+                   deviations=spread)  # fmt: skip
+
+
+def _interleaved(again: Array, once: Array, times: int) -> Array:
+    """The rows of ``once``, each but the last after ``times`` - 1 of the row of ``again``."""
+    rows = [np.concatenate([np.repeat(first[None], times - 1, axis=0), last[None]])
+            for first, last in zip(again[:-1], once[:-1], strict=True)]  # fmt: skip
+    return np.concatenate([*rows, once[-1:]])
 
 
 REPEAT = 1024
@@ -74,7 +94,10 @@ class SamplingPlan:
     passed to the network. ``coefficients`` float64: row s maps (state, base, memory, network output, noise) to the next
     (state, base, memory), (S, 3, 5). ``clean`` (S, 2) float64 times (state, network output) is the clean state as
     predicted by the network; if that is ``changed`` before it is used, the changed state is a sixth input, (S, 3, 6).
-    The other fields record what the plan was made from.
+    The two terms of a Langevin corrector are the seventh and eighth, and the noise with the deviation that the network
+    predicts is the ninth, (S, 3, 9). ``scales`` (S,) multiply the state before it enters the network; None if they are
+    all 1. ``deviations`` (S, 3), if the network predicts them: two logarithms between which they lie, and a variance
+    that is added. The other fields record what the plan was made from.
     """
 
     sampler: str
@@ -85,16 +108,24 @@ class SamplingPlan:
     coefficients: Array
     clean: Array
     spacing: str | None = None
+    scales: Array | None = None
+    deviations: Array | None = None
+
+    @property
+    def corrects(self) -> bool:
+        """Whether the plan has steps of Langevin dynamics."""
+        return bool(self.coefficients.shape[2] > LANGEVIN and np.any(self.coefficients[:, :, LANGEVIN]))
 
     @property
     def changed(self) -> bool:
         """Whether the plan uses a clean state that is changed after the network."""
-        return bool(self.coefficients.shape[2] > CLEAN)
+        return bool(np.any(self.coefficients[:, :, CLEAN : CLEAN + 1]))
 
     @property
     def noisy(self) -> Array:
         """(S,) bool: the rows that use noise. Each takes one slot of a noise tape, in this order."""
-        return np.asarray(self.coefficients[:, STATE, NOISE] != 0.0)
+        columns = [column for column in (NOISE, LANGEVIN_NOISE, LEARNED) if column < self.coefficients.shape[2]]
+        return np.asarray(np.any(self.coefficients[:, STATE, columns], axis=1))
 
     @property
     def slots(self) -> int:
@@ -124,6 +155,8 @@ class SamplingPlan:
             times=np.concatenate([self.times, np.tile(self.times[-1:], more)]),
             coefficients=np.concatenate([self.coefficients, idle]),
             clean=np.concatenate([self.clean, np.tile([[1.0, 0.0]], (more, 1))]),
+            scales=None if self.scales is None else np.concatenate([self.scales, np.tile(self.scales[-1:], more)]),
+            deviations=None if self.deviations is None else np.pad(self.deviations, ((0, more), (0, 0))),
         )
 
 
@@ -139,6 +172,7 @@ def make_plan(
     changed: bool = False,
     end: Point = END,
     silent: bool = False,
+    floor: float = 0.0,
 ) -> SamplingPlan:
     """The plan of one sampler.
 
@@ -148,12 +182,13 @@ def make_plan(
         steps: falling diffusion steps, as from :func:`wdport.diffusion.schedules.step_list`; after the last one the
             sampler goes to ``end``.
         eta: noise level of DDIM; 0 adds no noise.
-        target: what the network predicts, one of :data:`wdport.diffusion.sampler_steps.TARGETS`.
+        target: what the network predicts, one of :data:`wdport.diffusion.sampler_steps.TARGETS` or ``LEVEL_TARGETS``.
         updates: the sampler itself, for one of the checkpoint's own.
         times: times passed to the network at every step, (T+1,). Default: step / T.
         changed: whether the network's estimate of the clean state is changed, see :class:`SamplingPlan`.
         end: the signal and noise left at the end. Default: no noise.
         silent: whether ``updates`` take a last step without signal, where alpha_bar is 0.
+        floor: the lowest noise level of a consistency model, see :class:`wdport.diffusion.sampler_steps.View`.
 
     Raises:
         UsageError: an argument is invalid, or the schedule would cause a division by zero.
@@ -162,20 +197,26 @@ def make_plan(
         if sampler not in SAMPLERS:
             raise UsageError("sampler", f"unknown sampler {sampler!r}", f"use one of {', '.join(SAMPLERS)}")
         updates = SAMPLERS[sampler]
-    if target not in TARGETS:
+    if target not in (*TARGETS, *LEVEL_TARGETS):
         raise UsageError("target", f"unknown prediction target {target!r}", f"use one of {', '.join(TARGETS)}")
     _check_eta(sampler, eta)
+    if changed and sampler in UNCHANGED:
+        raise UsageError("sampler", f"{sampler} takes no known values", "use another sampler")
     # By step: a row of a sampler with two rows per step calls the network at either end of it.
     points = {point.step: point for point in _points(schedule, steps, silent)}
-    view = View(target, changed)
+    view = View(target, changed, floor)
     rows = list(updates([*points.values(), end], view, float(eta)))
-    listed = np.array([step for step, _ in rows], np.int64)
+    listed = np.array([row[0] for row in rows], np.int64)
     if times is None:
         times = per_mille(len(schedule.beta) - 1)
-    predictions = [view.predicted(points[step])[[STATE, OUTPUT]] for step, _ in rows]
-    forms = np.array([forms for _, forms in rows], np.float64)
-    return SamplingPlan(sampler, target, float(eta), listed, np.asarray(times, np.float64)[listed],
-                forms if changed else forms[:, :, :CLEAN], np.array(predictions, np.float64))  # fmt: skip
+    predictions = [view.predicted(points[row[0]])[[STATE, OUTPUT]] for row in rows]
+    forms = np.array([row[1] for row in rows], np.float64)
+    if not np.any(forms[:, :, LANGEVIN:]):
+        forms = forms[:, :, : LANGEVIN if changed else CLEAN]
+    deviations = np.array([(*row[2], 0.0) if len(row) > 2 else (0.0, 0.0, 0.0) for row in rows], np.float64)
+    return SamplingPlan(sampler, target, float(eta), listed, np.asarray(times, np.float64)[listed], forms,
+                        np.array(predictions, np.float64),
+                        deviations=deviations if np.any(deviations) else None)  # fmt: skip
 
 
 def _check_eta(sampler: str, eta: float) -> None:

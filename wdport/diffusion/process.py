@@ -34,6 +34,24 @@ class Run:
         return f"{self.sampler.upper()}{eta}, {self.target} target"
 
 
+class TrainedProcess:
+    """The fields of a ``scheduler_config.json`` that fix the process that a network was trained to undo."""
+
+    @property
+    def target(self) -> str:
+        """What the network predicts."""
+        raise NotImplementedError
+
+    @property
+    def clipping(self) -> Clipping | None:
+        """How the predicted clean state is changed, if it is."""
+        raise NotImplementedError
+
+    def to_dict(self) -> dict[str, object]:
+        """As JSON values."""
+        raise NotImplementedError
+
+
 class Process(Protocol):
     """The plans that sample from a network."""
 
@@ -45,6 +63,11 @@ class Process(Protocol):
     @property
     def clip(self) -> Clipping | None:
         """How the predicted clean state is changed, if it is."""
+        ...
+
+    @property
+    def learned(self) -> bool:
+        """Whether the network also predicts the variance of every step, as further channels."""
         ...
 
     @property

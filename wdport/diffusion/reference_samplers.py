@@ -25,8 +25,9 @@ Noise = Callable[[int], Array]
 """The number of a draw to standard normal noise (B, *shape): the step, and for every earlier draw of that step 1024
 more, or the largest step if that is larger."""
 
-Step = Callable[[Array, int, int], tuple[Array, float]]
-"""(state, step, the next visited step or 0) to the next state's mean and the deviation of its noise."""
+Step = Callable[[Array, int, int], tuple[Array, float | Array]]
+"""(state, step, the next visited step or 0) to the next state's mean and the deviation of its noise, which may be one
+for every value."""
 
 Split = Callable[[Array, int], tuple[Array, Array]]
 """(state, step) to the clean state and the noise."""
@@ -48,11 +49,11 @@ def walk(
             mean, deviation = step(x, t, then)
             if then and again + 1 < repeats:
                 ratio = sqrt(bars[t] / bars[then])
-                mean, deviation = ratio * mean, sqrt((ratio * deviation) ** 2 + 1.0 - ratio**2)
+                mean, deviation = ratio * mean, np.sqrt((ratio * deviation) ** 2 + 1.0 - ratio**2)
             # Only a noisy step draws, so that a tape needs no slot for the others.
-            if deviation > 0.0:
+            if np.any(deviation):
                 # The deviation may be a NumPy float64, which would promote a float32 state.
-                mean = mean + init.dtype.type(deviation) * draw(t + apart * again).astype(init.dtype)
+                mean = mean + np.asarray(deviation, init.dtype) * draw(t + apart * again).astype(init.dtype)
             x = mean.astype(init.dtype)
             states.append(x)
     return states
@@ -80,6 +81,24 @@ def solver_states(
 
     level = {t: (sqrt(bars[t]), sqrt(1.0 - bars[t])) for t in steps} | {0: (1.0, 0.0)}
     return walk(SOLVERS[sampler](split, level, eta), steps, bars, init, noise, repeats)
+
+
+def consistency_states(
+    denoise: Callable[[Array, int], Array], bars: Array, least: float, steps: Sequence[int], init: Array,
+    noise: Noise | Array, change: Change | None = None, repeats: int = 1,
+) -> list[Array]:  # fmt: skip
+    """Multistep sampling from a consistency model, which predicts the clean state (arXiv 2303.01469, alg. 1);
+    ``least`` is its lowest noise level."""
+
+    def step(y: Array, t: int, then: int) -> tuple[Array, float]:
+        clean = denoise(y, t)
+        if change is not None:
+            clean = change(clean)
+        signal = sqrt(bars[then])
+        level = sqrt(1.0 - bars[then]) / signal
+        return signal * clean, signal * sqrt(max(0.0, level**2 - least**2)) if then else 0.0
+
+    return walk(step, steps, bars, init, noise, repeats)
 
 
 def clean_and_noise(target: str, a: float, s: float, x: Array, prediction: Array) -> tuple[Array, Array]:

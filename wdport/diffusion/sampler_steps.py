@@ -3,11 +3,14 @@
 An update is affine in a few arrays of the state's shape, so it is written here as the formula itself over unit vectors:
 `x` the state, `base` and `memory` values kept by an earlier row, `out` the network's output at this row's step, `z`
 standard normal noise. A row is three such forms: the next state, base and memory. If the network's estimate of the
-clean state is changed before it is used, as by clipping, `clean` is the changed state.
+clean state is changed before it is used, as by clipping, `clean` is the changed state. The step length of a Langevin
+corrector, 2 (|z| / |out|)^2 for every sample, multiplies the output in `langevin` and its root the noise in
+`langevin_z`; the deviation that a network with a learned variance predicts multiplies the noise in `learned_z`.
 
 Sources: DDPM, arXiv 2006.11239, alg. 2; DDIM, arXiv 2010.02502, eq. 12; DPM-Solver++(2M) and its stochastic form,
 arXiv 2211.01095, alg. 2 and eq. 18; UniPC, arXiv 2302.04867, alg. 1; Euler and Heun in x / sqrt(alpha_bar), arXiv
-2206.00364, alg. 1; probability flow, arXiv 2011.13456, eq. 13.
+2206.00364, alg. 1; probability flow, arXiv 2011.13456, eq. 13; predictor and corrector, the same, algs. 2 and 4;
+consistency models, arXiv 2303.01469, alg. 1.
 """
 
 from __future__ import annotations
@@ -23,17 +26,25 @@ import numpy as np
 from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 
-STATE, BASE, MEMORY, OUTPUT, NOISE, CLEAN = range(6)
+STATE, BASE, MEMORY, OUTPUT, NOISE, CLEAN, LANGEVIN, LANGEVIN_NOISE, LEARNED = range(9)
 # The order of the terms in diffusion/scan.py.
-x, base, memory, out, z, clean = np.eye(6)
-NOTHING = np.zeros(6)
+x, base, memory, out, z, clean, langevin, langevin_z, learned_z = np.eye(9)
+NOTHING = np.zeros(9)
 
 TARGETS = ("noise", "sample", "velocity")
 """What a network may have been trained to predict: the noise, the clean state, or v = signal * noise - noise level *
 clean state (arXiv 2202.00512, appendix D)."""
 
-Row = tuple[int, tuple[Array, Array, Array]]
-"""The step of the network call; the next state, base and memory."""
+LEVEL_TARGETS = ("score", "edm")
+"""The same for a network that takes noise levels, noise / signal: the score of the state divided by the signal, which
+is -noise / level, or the F of arXiv 2206.00364, eq. 7, for data of deviation 1."""
+
+Forms = tuple[Array, Array, Array]
+"""The next state, base and memory."""
+
+Row = tuple[int, Forms] | tuple[int, Forms, tuple[float, float]]
+"""The step of the network call, the forms, and the logarithms of the deviations between which that of `learned_z`
+lies."""
 
 
 class Point(NamedTuple):
@@ -52,19 +63,24 @@ END = Point(0, 1.0, 0.0, 0.0, 1.0)
 
 @dataclass(frozen=True)
 class View:
-    """How an update computes the clean state and the noise: from the network's ``target``, one of :data:`TARGETS`;
-    ``changed`` if the clean state is changed after the network."""
+    """How an update computes the clean state and the noise: from the network's ``target``, one of :data:`TARGETS`
+    or :data:`LEVEL_TARGETS`; ``changed`` if the clean state is changed after the network. ``floor`` is the noise level
+    at which a consistency model's prediction is its input, 0 for others."""
 
     target: str
     changed: bool = False
+    floor: float = 0.0
 
     def predicted(self, point: Point) -> Array:
         """The clean state as predicted by the network."""
         if self.target == "sample":
             return out
-        if self.target == "noise":
-            return (x - point.noise * out) / point.signal
-        return point.signal * x - point.noise * out
+        if self.target == "velocity":
+            return point.signal * x - point.noise * out
+        if self.target == "edm":
+            above = point.noise / point.signal - self.floor
+            return x / point.signal / (above**2 + 1.0) + above * point.signal * out
+        return (x - point.noise * self.predicted_noise(point)) / point.signal
 
     def denoised(self, point: Point) -> Array:
         """The clean state, changed or not."""
@@ -80,9 +96,11 @@ class View:
         """The noise as predicted by the network."""
         if self.target == "noise":
             return out
-        if self.target == "sample":
-            return (x - point.signal * out) / point.noise
-        return point.noise * x + point.signal * out
+        if self.target == "score":
+            return -point.noise / point.signal * out
+        if self.target == "velocity":
+            return point.noise * x + point.signal * out
+        return (x - point.signal * self.predicted(point)) / point.noise
 
 
 Updates = Callable[[Sequence[Point], View, float], Iterator[Row]]
@@ -222,6 +240,34 @@ def probability_flow(points: Sequence[Point], view: View, _: float) -> Iterator[
         yield now.step, (x + length * (x - view.noise(now) / now.noise), NOTHING, NOTHING)
 
 
+def predictor_corrector(snr: float, corrections: int) -> Updates:
+    """The reverse diffusion predictor of a variance-exploding process, after ``corrections`` steps of Langevin dynamics
+    with the signal-to-noise ratio ``snr`` at the same level; the end is without noise. For a network that predicts the
+    score."""
+
+    def updates(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
+        for now, then in pairwise(points):
+            for _ in range(corrections):
+                # Written for x / signal, whose score the network predicts.
+                length, noise = snr**2 * langevin, sqrt(2.0) * snr * langevin_z
+                yield now.step, (x + now.signal * (length + noise), NOTHING, NOTHING)
+            variance = (now.noise / now.signal) ** 2 - (then.noise / then.signal) ** 2
+            mean = x / now.signal + variance * out
+            yield now.step, (then.signal * (mean + (sqrt(variance) * z if then.step else 0.0)), NOTHING, NOTHING)
+
+    return updates
+
+
+def consistency(points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
+    """The clean state, and noise back to the next level, of which the part up to ``view.floor`` is thought to be in the
+    clean state."""
+    for now, then in pairwise(points):
+        # With every step of training, the last level is the floor, up to rounding.
+        variance = max((then.noise / then.signal) ** 2 - view.floor**2, 0.0)
+        noise = sqrt(variance) * z if then.step else 0.0
+        yield now.step, (then.signal * (view.denoised(now) + noise), NOTHING, NOTHING)
+
+
 SAMPLERS: dict[str, Updates] = {
     "ddpm": ddpm,
     "ddim": ddim,
@@ -235,3 +281,6 @@ SAMPLERS: dict[str, Updates] = {
     "probability-flow": probability_flow,
 }
 WITH_ETA = ("ddim", "ddim-textbook")
+
+UNCHANGED = ("predictor-corrector",)
+"""Samplers that use the network's output directly, so that the clean state cannot be changed."""

@@ -1,8 +1,9 @@
 """The process of a diffusers pipeline, from its ``scheduler_config.json``, by the scheduler's class and all of its
 fields.
 
-A class is listed if its network is trained as DDPM's is: it sees signal * data + noise * noise at a whole step, and the
-betas determine both factors. Flows, consistency models and diffusions over noise levels are refused by name.
+A class is a :class:`Scheduler` if its network is trained as DDPM's is: it sees signal * data + noise * noise at a whole
+step, and the betas determine both factors. Classes over noise levels are :class:`NoiseLevels`; flows are refused by
+name.
 
 Source: diffusers 0.42.1; tests compare defaults and fields with the library's classes. Its steps are numbered 0 to
 T - 1, ours 1 to T: its network gets step - 1 at our step. Its tables are float32, these are float64.
@@ -13,15 +14,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
-from math import cos, isfinite, pi, sqrt
+from math import cos, isfinite, log, pi, sqrt
 from typing import Any, Final
 
 import numpy as np
 
 from wdport.diffusion.diffusion import Diffusion, Loop
-from wdport.diffusion.process import Network, Run
+from wdport.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
+from wdport.diffusion.process import Network, Run, TrainedProcess
 from wdport.diffusion.reference_scheduler import KINDS, ReferenceScheduler
-from wdport.diffusion.sampler_steps import END, NOTHING, Point, Row, View, shares, x, z
+from wdport.diffusion.sampler_steps import END, NOTHING, Point, Row, View, learned_z, shares, x, z
 from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille, step_count
 from wdport.diffusion.spacing import WHOLE, whole_steps
 from wdport.errors import UsageError, did_you_mean, printable
@@ -74,6 +76,7 @@ CLASSES: Final[Mapping[str, Fields]] = {
     "UniPCMultistepScheduler": {**_SOLVER, **_SPACING, **_END, **_RESCALING, "solver_type": "bh2", "predict_x0": True,
                                 "disable_corrector": [], "solver_p": None, "sigma_min": None, "sigma_max": None,
                                 "shift_terminal": None},
+    **LEVEL_CLASSES,
 }  # fmt: skip
 """The classes that are read."""
 
@@ -118,12 +121,29 @@ def scheduler_fields(document: Mapping[str, object]) -> dict[str, object]:
     return values
 
 
+def read_scheduler(document: Mapping[str, object]) -> Scheduler | NoiseLevels:
+    """From the content of a ``scheduler_config.json``; raises ``ValueError``."""
+    values, kind = scheduler_fields(document), str(document["_class_name"])
+    return NoiseLevels.from_fields(kind, values) if kind in LEVEL_CLASSES else Scheduler.from_fields(values)
+
+
+def stored_scheduler(values: Mapping[str, Any]) -> Scheduler | NoiseLevels:
+    """From ``to_dict`` of either; raises ``ValueError``."""
+    return NoiseLevels.from_dict(values) if "kind" in values else Scheduler.from_dict(values)
+
+
+LEARNED_RANGE: Final = "learned_range"
+"""The variance is a share, which the network predicts, of the way between the two fixed ones, in logarithms."""
+
+LEAST_VARIANCE: Final = 1e-20
+"""The library's lower limit of a variance."""
+
 LEAST, MOST = 1, 100_000
 """Steps of training."""
 
 TARGETS: Final = {"epsilon": "noise", "sample": "sample", "v_prediction": "velocity"}
 # The second computes the same deviation by way of the logarithm of the variance.
-VARIANCES: Final = ("fixed_small", "fixed_small_log", "fixed_large")
+VARIANCES: Final = ("fixed_small", "fixed_small_log", "fixed_large", "learned_range")
 SCHEDULES: Final[Mapping[str, Callable[[int, float, float], Array]]] = {
     "linear": lambda count, start, end: np.linspace(start, end, count),
     "scaled_linear": lambda count, start, end: np.linspace(sqrt(start), sqrt(end), count) ** 2,
@@ -134,7 +154,7 @@ SCHEDULES: Final[Mapping[str, Callable[[int, float, float], Array]]] = {
 
 
 @dataclass(frozen=True)
-class Scheduler:
+class Scheduler(TrainedProcess):
     """The fields that determine a trajectory, with the library's defaults; ``clip`` is ``None`` without clipping.
 
     Raises ``ValueError`` for unsupported values.
@@ -190,11 +210,6 @@ class Scheduler:
             raise ValueError(f"trained_betas are not {self.num_train_timesteps} numbers")
         if not all(_is_number(beta) and 0.0 < beta < 1.0 for beta in betas):
             raise ValueError("trained_betas are not between 0 and 1")
-
-    @classmethod
-    def from_document(cls, document: Mapping[str, object]) -> Scheduler:
-        """From the content of a ``scheduler_config.json``; raises ``ValueError``."""
-        return cls.from_fields(scheduler_fields(document))
 
     @classmethod
     def from_fields(cls, values: Mapping[str, Any]) -> Scheduler:
@@ -299,11 +314,19 @@ class Scheduler:
             fraction=fraction,
             clip=self.clipping,
             integer_times=integer_times,
+            learned=self.variance_type == LEARNED_RANGE,
         )
 
     def _ddpm(self, points: Sequence[Point], view: View, _: float) -> Iterator[Row]:
         for now, then in pairwise(points):
-            yield now.step, (_ddpm(now, then, view, self.variance_type == "fixed_large"), NOTHING, NOTHING)
+            mean, small, large = _ddpm(now, then, view)
+            if self.variance_type == LEARNED_RANGE:
+                logs = log(max(small, LEAST_VARIANCE)) / 2.0, log(large) / 2.0
+                yield now.step, (mean + (learned_z if now.step > 1 else 0.0), NOTHING, NOTHING), logs
+                continue
+            # The library adds noise at every step but its step 0, which is our step 1.
+            variance = (large if self.variance_type == "fixed_large" else small) if now.step > 1 else 0.0
+            yield now.step, (mean + sqrt(variance) * z, NOTHING, NOTHING)
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,7 +342,7 @@ class Scheduled(Diffusion):
 
     def respaced(self, spacing: str, count: int | None) -> Diffusion:
         if spacing in WHOLE:
-            return replace(self.otherwise(timestep_spacing=spacing), spacing=spacing)
+            return replace(self.otherwise(timestep_spacing=spacing), spacing=spacing, thinned={})
 
         def ddim(points: Sequence[Point], view: View, eta: float) -> Iterator[Row]:
             for now, then in pairwise(points):
@@ -329,15 +352,12 @@ class Scheduled(Diffusion):
         return replace(super().respaced(spacing, count), checkpoint_samplers=samplers)
 
 
-def _ddpm(now: Point, then: Point, view: View, large: bool) -> Array:
-    """Step to the next visited step by the posterior, with its standard deviation, or with ``large`` that of the
-    step."""
+def _ddpm(now: Point, then: Point, view: View) -> tuple[Array, float, float]:
+    """The mean of the next visited step by the posterior, its variance, and that of the step."""
     beta = 1.0 - (now.signal / then.signal) ** 2
     mean = then.signal * beta / now.noise**2 * view.denoised(now)
     mean = mean + sqrt(1.0 - beta) * then.noise**2 / now.noise**2 * x
-    variance = beta if large else beta * then.noise**2 / now.noise**2
-    # The library adds noise at every step but its step 0, which is our step 1.
-    return mean + (sqrt(variance) * z if now.step > 1 else 0.0)
+    return mean, beta * then.noise**2 / now.noise**2, beta
 
 
 def _ddim(now: Point, then: Point, view: View, eta: float) -> Array:

@@ -14,7 +14,7 @@ import numpy as np
 from wdport.diffusion.schedules import Array
 
 RHO: Final = 7.0
-"""Exponent of :func:`karras`."""
+"""Default exponent of :func:`karras`."""
 
 SHAPE: Final = 0.6
 """Both parameters of the distribution of :func:`beta`."""
@@ -35,10 +35,10 @@ def whole_steps(spacing: str, count: int, last: int, offset: int = 0) -> Array:
     return listed
 
 
-def karras(sigma_max: float, sigma_min: float, count: int) -> Array:
-    """Evenly spaced in the seventh root of the noise level."""
-    roots = np.linspace(sigma_max ** (1.0 / RHO), sigma_min ** (1.0 / RHO), count)
-    return np.asarray(roots**RHO)
+def karras(sigma_max: float, sigma_min: float, count: int, rho: float = RHO) -> Array:
+    """Evenly spaced in the root of the noise level, by default the seventh."""
+    roots = np.linspace(sigma_max ** (1.0 / rho), sigma_min ** (1.0 / rho), count)
+    return np.asarray(roots**rho)
 
 
 def exponential(sigma_max: float, sigma_min: float, count: int) -> Array:

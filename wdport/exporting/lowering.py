@@ -312,7 +312,7 @@ def _segments(plan: SamplingPlan, dtype: str) -> tuple[PlanRows, Array]:
     padded = plan.padded(len(plan.steps) + -len(plan.steps) % length)
     # A row without noise points to any slot: it does not read it.
     slots = np.maximum(np.cumsum(padded.noisy) - 1, 0).astype(np.uint32)
-    rows = PlanRows(*(values.reshape(-1, length, *values.shape[1:]) for values in plan_rows(padded, dtype)))
+    rows = jax.tree.map(lambda values: values.reshape(-1, length, *values.shape[1:]), plan_rows(padded, dtype))
     return rows, slots.reshape(-1, length)
 
 

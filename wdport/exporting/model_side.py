@@ -20,6 +20,7 @@ from wdport.compare.programs import CompiledProgram
 from wdport.conversion.load import Converted, fill
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.plans import SamplingPlan
+from wdport.diffusion.sampler_steps import LEARNED
 from wdport.exporting.lowering import CALL, model_inputs
 from wdport.families.roles import Programmed, Sampled
 from wdport.jax_settings import FAST_COMPILE
@@ -109,13 +110,23 @@ class ModelSide:
         kind, nothing = state.dtype, np.zeros_like(state)
         # The rows of a plan multiply these by zero until they are set.
         base = memory = nothing
-        rows = zip(plan.times, plan.coefficients.astype(kind), plan.clean.astype(kind), plan.noisy, strict=True)
-        for time, matrix, clean, noisy in rows:
-            (output,) = self.call(state, np.full(len(state), time, kind), *condition)
+        count = len(plan.steps)
+        scales = np.ones(count) if plan.scales is None else plan.scales
+        spreads = np.zeros((count, 3)) if plan.deviations is None else plan.deviations
+        rows = zip(plan.times, scales.astype(kind), plan.coefficients.astype(kind), plan.clean.astype(kind), plan.noisy,
+                   spreads.astype(kind), strict=True)  # fmt: skip
+        for time, scale, matrix, clean, noisy, spread in rows:
+            (output,) = self.call(scale * state, np.full(len(state), time, kind), *condition)
+            output, variance = np.split(output, [state.shape[-1]], axis=-1)
             # The order in which the rows of a plan have their coefficients.
             terms = [state, base, memory, output.astype(kind), next(slots) if noisy else nothing]
-            if clip is not None:
+            if plan.corrects:
+                terms += [nothing, *_langevin(*terms[3:])]
+            elif clip is not None:
                 terms.append(clip.apply(clean[0] * state + clean[1] * terms[3], np))
+            terms += [nothing] * (matrix.shape[1] - len(terms))
+            if plan.deviations is not None:
+                terms[LEARNED] = _deviation(variance, *spread) * terms[4]
             # In NumPy, which shares no code with the scan that is verified.
             state, base, memory = np.tensordot(matrix, np.stack(terms), 1)
         return state
@@ -125,6 +136,20 @@ class ModelSide:
         bits."""
         kinds = {"f": "float64" if self.exact else "float32", "i": "int32"}
         return tuple(array.astype(kinds.get(array.dtype.kind, array.dtype)) for array in inputs)
+
+
+def _deviation(share: Array, small: float, large: float, more: float) -> Array:
+    """The deviation whose variance a network predicts, see :class:`wdport.diffusion.plans.SamplingPlan`."""
+    part = (share + 1.0) / 2.0
+    deviation: Array = np.sqrt(np.exp(2.0 * (part * large + (1.0 - part) * small)) + more)
+    return deviation
+
+
+def _langevin(output: Array, noise: Array) -> tuple[Array, Array]:
+    """The terms of a step of Langevin dynamics."""
+    lengths = [2.0 * np.sum(e**2) / np.sum(o**2) if o.any() else 0.0 for o, e in zip(output, noise, strict=True)]
+    column = np.array(lengths, output.dtype).reshape(-1, *(1,) * (output.ndim - 1))
+    return column * output, np.sqrt(column) * noise
 
 
 def network_trials(converted: Converted, side: ModelSide, facts: Mapping[str, Any]) -> list[ProgramTrial]:

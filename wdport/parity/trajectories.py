@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import partial
-from math import inf, log10
+from math import inf, log10, prod
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
@@ -79,7 +79,10 @@ def reference_network(
         more = () if condition is None else (condition.astype(np.int64 if is_integer else state.dtype),)
         inputs = (torch_state, times.astype(np.int64) if time.kind == "int" else times, *more)
         with recorder.highest_precision(), recorder.lifted() if dtype == "float64" else nullcontext():
-            return laid_out(recorder.run(module, inputs)[0], state.shape, rules)
+            output = recorder.run(module, inputs)[0]
+            # With a learned variance, the network has more channels than the state.
+            channels = output.size // prod(state.shape[:-1])
+            return laid_out(output, (*state.shape[:-1], channels), rules)
 
     return network
 

@@ -50,7 +50,8 @@ def sample(
         n: number of samples. Default: the length of ``init`` or ``noise``, otherwise 1.
         sampler: "ddpm" (default) or "ddim", both as in the checkpoint's own code; "ddim-textbook"; "euler",
             "euler-ancestral", "heun", "dpm++2m", "dpm++2m-sde" or "unipc", as diffusers and k-diffusion name them; or
-            "probability-flow".
+            "probability-flow". A model on noise levels has that of its scheduler as the default, such as
+            "predictor-corrector" or "consistency".
         steps: number of steps, counted as in the checkpoint's own code, where 50 gives 51 steps. Default: all 1000, or
             20 for "dpm++2m-sde", which takes exactly the given number of steps.
         eta: noise level of DDIM; 0 adds no noise.

@@ -179,7 +179,9 @@ def guided(network: Network, guidance: float | None) -> Network:
         both = jnp.concatenate([condition, jnp.full_like(condition, null)])
         doubled = (jnp.concatenate([values, values]) for values in (state, times))
         conditional, plain = jnp.split(network.apply(weights, *doubled, both), 2)
-        return plain + weight * (conditional - plain)
+        mixed, channels = plain + weight * (conditional - plain), state.shape[-1]
+        # What follows the prediction is a learned variance, which is not extrapolated.
+        return jnp.concatenate([mixed[..., :channels], conditional[..., channels:]], axis=-1)
 
     return replace(network, apply=apply)
 

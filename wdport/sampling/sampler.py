@@ -229,7 +229,7 @@ class Sampler:
         for begin in range(0, len(plan.steps), length):
             part = slice(begin, begin + length)
             yield (
-                PlanRows(*(values[part] for values in rows)),
+                rows.part(part),
                 None if laid is None else laid[part],
                 min(part.stop, count),
             )

@@ -230,9 +230,8 @@ def test_a_folder_of_another_process_is_refused_by_name(
     assert "ok   sampling network" not in capsys.readouterr().out
     assert main(["sample", str(tmp_path / "b.keras"), "-n", "1", "-o", str(tmp_path / "b.npz")]) == 2
     assert "its scheduler is null" in capsys.readouterr().err
-    values = {"time_embedding_type": "fourier"}
-    other = diffusers.UNet2DModel(**{**FIELDS, **ONE_LEVEL, **values})
+    other = diffusers.UNet2DModel(**{**FIELDS, **ONE_LEVEL, "time_embedding_type": "fourier"})
     other.save_pretrained(tmp_path / "other")
-    diffusers.ScoreSdeVeScheduler().save_pretrained(tmp_path / "other")
+    diffusers.FlowMatchEulerDiscreteScheduler().save_pretrained(tmp_path / "other")
     assert main(["convert", str(tmp_path / "other"), "-o", str(tmp_path / "c.keras")]) == 0
-    assert "scheduler_config.json is not read: _class_name 'ScoreSdeVe" in capsys.readouterr().out
+    assert "scheduler_config.json is not read: _class_name 'FlowMatch" in capsys.readouterr().out

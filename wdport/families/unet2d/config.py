@@ -15,7 +15,9 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.noise_levels import NoiseLevels
+from wdport.diffusion.process import TrainedProcess
+from wdport.diffusion.scheduler import Scheduler, stored_scheduler
 from wdport.fields import FINITE, NETWORK, UNUSED, Choices, Dropout, Effect, Fields, Phrase, Summary, Width, Wording
 from wdport.limits import MAX_IMAGE, MAX_LEVELS, MAX_RESIDUAL, MAX_STEPS, require_model_size
 
@@ -47,7 +49,7 @@ DownBlock = Annotated[str, Choices(DOWN), Meta(extra_json_schema=_written(DOWN))
 UpBlock = Annotated[str, Choices(UP), Meta(extra_json_schema=_written(UP))]
 _SCHEDULER: Final = {
     "type": "object",
-    "properties": {field.name: True for field in fields(Scheduler)},
+    "properties": {field.name: True for kind in (Scheduler, NoiseLevels) for field in fields(kind)},
     "additionalProperties": False,
 }
 
@@ -130,7 +132,7 @@ class Config(Fields):
         Steps | None, "Number of diffusion steps in training, for a learned time embedding.", NETWORK
     ] = None
     scheduler: Annotated[
-        Annotated[Scheduler, Meta(extra_json_schema=_SCHEDULER)] | None,
+        Annotated[TrainedProcess, Meta(extra_json_schema=_SCHEDULER)] | None,
         "Process that the network was trained to reverse, as in scheduler_config.json; null if the network is not "
         "sampled.",
         Effect(gates=("E",)),
@@ -176,7 +178,7 @@ class Config(Fields):
                 object.__setattr__(self, name, plain)
         if isinstance(self.scheduler, Mapping):
             # A frozen dataclass: only __post_init__ replaces its values.
-            object.__setattr__(self, "scheduler", Scheduler.from_dict(self.scheduler))
+            object.__setattr__(self, "scheduler", stored_scheduler(self.scheduler))
         if isinstance(self.act_fn, str):
             # The library looks an activation up in lower case, so "SiLU" is a valid spelling.
             object.__setattr__(self, "act_fn", self.act_fn.lower())

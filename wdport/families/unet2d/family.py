@@ -5,12 +5,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
 from wdport.diffusion.diffusion import LEAST_SIGNAL
-from wdport.diffusion.scheduler import OWN_STEPS, Scheduler
+from wdport.diffusion.noise_levels import EDM_SOLVER, LEVEL_CLASSES, SCORE_SDE, NoiseLevels
+from wdport.diffusion.scheduler import LEARNED_RANGE, OWN_STEPS, Scheduler, read_scheduler
 from wdport.errors import MisfitError
 from wdport.families.library_config import NONE, LibraryFamily
 from wdport.families.shapes import Shapes, any_below, count, size
@@ -53,6 +55,9 @@ def misread_scheduler(config: Config, stated: Stated) -> list[str]:
         return []
     kind = str(document["_class_name"])
     theirs: Any = released_class("diffusers", kind).from_config(dict(document))
+    if isinstance(ours, NoiseLevels):
+        return _misread_levels(theirs, ours)
+    assert isinstance(ours, Scheduler)
     bars = theirs.alphas_cumprod.numpy()
     agreement = {
         "noise schedule": np.allclose(bars, ours.schedule().alpha_bar[1:], ROUNDING, LEAST_SIGNAL),
@@ -61,6 +66,20 @@ def misread_scheduler(config: Config, stated: Stated) -> list[str]:
     }
     return [f"the {name} of the samplers is not that of {kind} as diffusers reads {SCHEDULER}"
             for name, same in agreement.items() if not same]  # fmt: skip
+
+
+def _misread_levels(theirs: Any, ours: NoiseLevels) -> list[str]:
+    theirs.set_timesteps(COUNT)
+    if ours.kind == SCORE_SDE:
+        theirs.set_sigmas(COUNT)
+        levels = theirs.discrete_sigmas.flip(0)
+    else:
+        levels = theirs.sigmas[:COUNT]
+    read, stored = dict(theirs.config), ours.to_dict()
+    wrong = [name for name in stored if name in LEVEL_CLASSES[ours.kind] and read[name] != stored[name]]
+    if not np.allclose(levels.numpy(), ours.levels(COUNT), ROUNDING):
+        wrong.append("noise levels")
+    return [f"{name} of the samplers is not that of {ours.kind} as diffusers reads {SCHEDULER}" for name in wrong]
 
 
 def _clip(theirs: Any) -> Clipping | None:
@@ -86,10 +105,15 @@ _LAYERS: Final = 12
 
 def unsampled(config: Config) -> str:
     """Why a model of this configuration cannot draw samples; "" if it can."""
-    if config.time_embedding_type == "fourier":
-        return "it takes noise levels, and only diffusions in steps are sampled"
-    if config.in_channels != config.out_channels:
-        return f"it maps {config.in_channels} channels to {config.out_channels}"
+    levels = isinstance(config.scheduler, NoiseLevels)
+    if config.time_embedding_type == "fourier" and getattr(config.scheduler, "kind", "") != SCORE_SDE:
+        return f"it takes noise levels, and no {SCHEDULER} of {SCORE_SDE} states them"
+    if config.time_embedding_type == "learned" and levels:
+        return "its learned embedding takes whole steps, and its scheduler has noise levels"
+    learned = getattr(config.scheduler, "variance_type", "") == LEARNED_RANGE
+    if config.out_channels != config.in_channels * (2 if learned else 1):
+        needed = ", and its scheduler needs a variance for each" if learned else ""
+        return f"it maps {config.in_channels} channels to {config.out_channels}{needed}"
     if config.classes not in ("", "table"):
         return f"its class embedding is a {config.classes}, and only tables of classes are sampled"
     if config.sample_size is None:
@@ -105,9 +129,9 @@ def diffused(config: Config) -> Diffused:
     """Images (H, W, C) as states and as samples."""
     shape = (*_size(config), config.in_channels)
     clip = None if config.scheduler is None else config.scheduler.clipping
-    one = (1.0,) * config.in_channels
-    half = tuple(value / 2.0 for value in one)
-    decoding = Decoding(shape, _same, _same, half, half, "from 0 to 1")
+    factor, offset = _pixels(config)
+    mean, deviation = (offset,) * config.in_channels, (factor,) * config.in_channels
+    decoding = Decoding(shape, _same, _same, mean, deviation, "from 0 to 1")
     sizes = dict(zip(("height", "width", "channels"), shape, strict=True))
     labels = labels_of(config.num_class_embeds, config.no_class)
     return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, labels)
@@ -117,7 +141,13 @@ def to_images(config: Config, states: Array | Tensor, /) -> Tensor:
     """States (B, H, W, C) as images from 0 to 1, as in diffusers' pipelines."""
     import jax.numpy as jnp
 
-    return jnp.clip(states / 2.0 + 0.5, 0.0, 1.0)
+    factor, offset = _pixels(config)
+    return jnp.clip(states * factor + offset, 0.0, 1.0)
+
+
+def _pixels(config: Config) -> tuple[float, float]:
+    """The factor and the offset that make images from 0 to 1 of clean states."""
+    return config.scheduler.pixels if isinstance(config.scheduler, NoiseLevels) else (0.5, 0.5)
 
 
 def _same(values: Array | Tensor) -> Tensor:
@@ -167,7 +197,7 @@ def signature(config: Config) -> Signature:
         inputs.append(f"labels: b, {_times(config)}")
     elif config.classes == "identity":
         inputs.append(f"labels: b {config.time_width}")
-    output = Port("sample", "b c h w -> b h w c", decode=_images)
+    output = Port("sample", "b c h w -> b h w c", decode=partial(_images, *_pixels(config)))
     free = dict.fromkeys("hw", config.stride)
     return Signature(tuple(map(parse_input, inputs)), (output,), (note,) if note else (), free)
 
@@ -184,6 +214,8 @@ def _other_height(height: int, width: int, stride: int) -> int:
 def _times(config: Config) -> str:
     if config.time_embedding_type == "fourier":
         return f"from 0.01 to {HIGHEST}"
+    if isinstance(config.scheduler, NoiseLevels):
+        return "from {:.4g} to {:.4g}".format(*config.scheduler.times)
     return f"below {config.steps}"
 
 
@@ -205,9 +237,9 @@ def image_size(config: Config) -> tuple[tuple[int, int], str]:
     return model_size, ""
 
 
-def _images(states: Array) -> Array:
+def _images(factor: float, offset: float, states: Array) -> Array:
     """States (B, H, W, C) as the library's pipelines return them: from 0 to 1."""
-    return np.minimum(np.maximum(states / 2.0 + 0.5, 0.0), 1.0)
+    return np.minimum(np.maximum(factor * states + offset, 0.0), 1.0)
 
 
 _STEPS: Final = {"conv": "a convolution", "resnet": "a resnet", "": "nothing"}
@@ -314,22 +346,37 @@ class UNet2DFamily(LibraryFamily[Config]):
 
     def process(self, config: Config, table: Callable[[str], Array]) -> Process:
         # A learned embedding is a table with a row for every step.
-        return (config.scheduler or Scheduler()).process(integer_times=config.time_embedding_type == "learned")
+        scheduler = config.scheduler or Scheduler()
+        if isinstance(scheduler, NoiseLevels):
+            return scheduler.process()
+        assert isinstance(scheduler, Scheduler)
+        return scheduler.process(integer_times=config.time_embedding_type == "learned")
 
 
-def _scheduler(source: ConfigurationSource) -> tuple[Scheduler | None, MisfitError | None, tuple[str, ...]]:
+def _scheduler(
+    source: ConfigurationSource,
+) -> tuple[Scheduler | NoiseLevels | None, MisfitError | None, tuple[str, ...]]:
     """The scheduler from the file next to the model, the error for one that is not supported, and notes."""
     document = source.beside(SCHEDULER)
     if not document:
         return None, None, ()
     try:
-        scheduler = Scheduler.from_document(document)
+        scheduler = read_scheduler(document)
     except ValueError as error:
         fix = "give `--set scheduler='{...}'` (docs/unet2d.md), or leave sampling out: `--set scheduler=null`"
         return None, MisfitError((source.path, SCHEDULER), str(error), fix), ()
     kind = str(document["_class_name"])
     note = f"of {SCHEDULER}, a {kind}, the diffusion is read; its steps are not among the samplers"
-    return scheduler, None, () if kind in OWN_STEPS else (note,)
+    return scheduler, None, () if _takes_steps(document) else (note,)
+
+
+def _takes_steps(document: Document) -> bool:
+    """Whether the samplers take the steps of the class itself."""
+    kind = str(document["_class_name"])
+    if kind != EDM_SOLVER:
+        return kind in (*OWN_STEPS, *LEVEL_CLASSES)
+    steps = ("solver_order", "algorithm_type", "solver_type", "lower_order_final")
+    return all(document.get(name, LEVEL_CLASSES[kind][name]) == LEVEL_CLASSES[kind][name] for name in steps)
 
 
 def _block_contradictions(config: Config, shapes: Shapes) -> Iterator[str]:

@@ -18,8 +18,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.compare.findings import Gate, fact
+from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Process, Run
-from wdport.diffusion.sampler_steps import WITH_ETA
+from wdport.diffusion.sampler_steps import UNCHANGED, WITH_ETA
 from wdport.errors import MachineError
 from wdport.families.roles import Sampled
 from wdport.jax_settings import fast_compile
@@ -71,7 +72,8 @@ def samplers_gate(
     comparison = UseMeasures("trajectory")
     undefined = np.errstate(divide="ignore", invalid="ignore")  # of tables that are all zeros
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), undefined:
-        _compare(comparison, _small(plain), partial(_formula, np), process, full=reference is not None)
+        small, formula = _small(plain, process.learned), partial(_formula, np, process.learned)
+        _compare(comparison, small, formula, process, full=reference is not None)
         if reference is not None:
             _compare(comparison, plain, reference, process, True, "the model's ")
         if decode is not None:
@@ -176,9 +178,11 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
             yield draw(f"sampler {sampler}, eta 0.5", sampler, eta=0.5)
     if "dpm++2m" in offered:
         yield draw("karras spacing (dpm++2m)", "dpm++2m", spacing="karras")
-    usual = next(sampler for sampler in process.samplers if process.count(sampler) is not None)
-    usual = "ddim" if "ddim" in process.samplers else usual
-    yield draw("noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, seeded=True)
+    counted = [sampler for sampler in process.samplers if process.count(sampler) is not None]
+    usual = "ddim" if "ddim" in counted else counted[0]
+    noisy = (sampler for sampler in (usual, *counted) if sampler in WITH_ETA or _plan(process, sampler).slots)
+    random = next(noisy, usual)
+    yield draw("noise of a seed", random, eta=0.5 if random in WITH_ETA else 0.0, seeded=True)
     if conditioning is not None and conditioning.taken:
         yield draw(f"{conditioning.name} ({usual})", usual, condition=conditioning.trial(3)[::2])
         if conditioning.optional:
@@ -189,11 +193,17 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
                 yield draw(f"guidance {scale} ({usual})", usual, condition=other, guidance=scale)
     if isinstance(about.decoding, Decoding) and about.windowed is None:
         known_values = _known_values(about.decoding)
+        offered = [sampler for sampler in offered if sampler not in UNCHANGED]
+        usual = usual if usual in offered else next(sampler for sampler in counted if sampler in offered)
         yield draw(f"known values, repeated steps ({usual})", usual, known=known_values, resample=2)
         yield draw("known values, noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, known=known_values,
                    resample=3, seeded=True)  # fmt: skip
         for sampler in offered if full else ():
             yield draw(f"known values ({sampler})", sampler, known=known_values, resample=1)
+
+
+def _plan(process: Process, sampler: str) -> SamplingPlan:
+    return process.plan(sampler, process.count(sampler), changed=process.clip is not None)
 
 
 def _known_values(decoding: Decoding) -> Array:
@@ -216,7 +226,9 @@ def _plain_samples(
         if request.guidance is None or none is None or draw.condition is None:
             return conditional
         plain = network(x, times, np.full_like(draw.condition, none))
-        return request.guidance * conditional + (1.0 - request.guidance) * plain
+        mixed = request.guidance * conditional + (1.0 - request.guidance) * plain
+        mixed[..., x.shape[-1] :] = conditional[..., x.shape[-1] :]
+        return mixed
 
     fit = None if request.known is None else _fit(about, np.asarray(request.known))
     clip = process.clip
@@ -261,22 +273,24 @@ def _normal(seed: Any, index: Any, number: Any, shape: tuple[int, ...]) -> Any:
     return jax.random.normal(jax.random.fold_in(jax.random.fold_in(key, index), number), shape, jnp.float32)
 
 
-def _small(plain: Network) -> Network:
+def _small(plain: Network, learned: bool) -> Network:
     """A model's process, options and decoding with the network of :func:`_formula`."""
 
     def apply(_: Any, state: Any, times: Any, condition: Any = None) -> Any:
-        return _formula(jnp, state, times, condition)
+        return _formula(jnp, learned, state, times, condition)
 
     none = np.zeros((), np.float64)
     return replace(plain, apply=apply, weights=lambda: none, specs=None, dtype="float64")
 
 
-def _formula(xp: Any, state: Any, times: Any, condition: Any = None) -> Any:
-    """A network of (B, *shape), (B,) and (B, ...): every value depends on its neighbour, the time and the condition."""
+def _formula(xp: Any, learned: bool, state: Any, times: Any, condition: Any = None) -> Any:
+    """A network of (B, *shape), (B,) and (B, ...): every value depends on its neighbour, the time and the condition;
+    with a ``learned`` variance, which depends on the state."""
     ones = (1,) * (state.ndim - 1)
     angle = times.reshape(-1, *ones)
     if condition is not None:
         values = condition.reshape(len(condition), -1)
         angle = angle + 0.9 * (values @ xp.arange(1, values.shape[1] + 1)).reshape(-1, *ones)
     # Bounded, so that no sampler diverges however many steps it takes.
-    return 0.8 * xp.sin(0.6 * state + angle) + 0.2 * xp.roll(state, 1, axis=-1)
+    prediction = 0.8 * xp.sin(0.6 * state + angle) + 0.2 * xp.roll(state, 1, axis=-1)
+    return xp.concatenate([prediction, xp.cos(state + angle)], axis=-1) if learned else prediction
