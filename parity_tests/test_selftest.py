@@ -41,7 +41,7 @@ def test_every_fault_dies_where_it_is_and_no_correct_port_does(name: str) -> Non
     found = SelftestResult((group,), variants)
     assert found.wrong == ()
     assert found.false_alarms == ()
-    assert len(variants) > 25  # and so over 40 on all of them
+    assert len(variants) > 20  # and so over 40 on both
     assert len(found.faults) > 60
     assert len(found.sought) > 50
     assert sum(kill.diagnosed for kill in found.sought) >= 0.8 * len(found.sought)

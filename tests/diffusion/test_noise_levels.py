@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from wdport.diffusion.loss import DiffusionLoss, RandomBatch
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.noise_levels import CONSISTENCY, EDM, EDM_SOLVER, LEVEL_CLASSES, SCORE_SDE, NoiseLevels
 from wdport.diffusion.plans import SamplingPlan
@@ -18,7 +19,7 @@ from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.scheduler import read_scheduler, stored_scheduler
 from wdport.errors import UsageError
 from wdport.mapping.arrays import Array
-from wdport.model import Clipping
+from wdport.model import Clipping, LossPart
 
 library = pytest.importorskip("diffusers", exc_type=ImportError)
 torch = pytest.importorskip("torch")
@@ -180,6 +181,34 @@ def test_a_network_that_knows_the_data_ends_there() -> None:
             np.testing.assert_allclose(np.asarray(last) * unit, data, atol=bound, err_msg=f"{case}, {sampler}")
 
 
+@pytest.mark.parametrize("case", [SCORE_SDE, EDM, "exponential, velocity"])
+def test_the_loss_is_that_of_the_papers(case: str) -> None:
+    """Of the denoised data D(x), with the papers' weights; for the score, of level * score + noise."""
+    found, rng = read(case), np.random.default_rng(3)
+    unit, data = found.unit, rng.uniform(-1.0, 1.0, (64, 2, 4, 4))
+    loss = DiffusionLoss(found.process().noising(), (LossPart("state", 2, 1.0),))
+    with jax.enable_x64(True):
+        drawn = RandomBatch(jnp.asarray(rng.standard_normal(data.shape)), jnp.asarray((np.arange(64) + 0.5) / 64))
+        shown, time = loss.noisy(jnp.asarray(data / unit), drawn)
+        output = toy(found.target, jnp)(shown, time)
+        ours = np.asarray(loss.total(loss.errors(output, jnp.asarray(data / unit), drawn)))
+    shown, time, output, noise = (np.asarray(values) for values in (shown, time, output, drawn.noise))
+    level = (time if case == SCORE_SDE else np.exp(4.0 * time)).reshape(-1, 1, 1, 1)
+    x = data + level * noise
+    if case == SCORE_SDE:
+        np.testing.assert_allclose(shown, x)
+        truth = np.mean((level * output + noise) ** 2)
+        np.testing.assert_allclose(np.median(level), np.sqrt(found.sigma_min * found.sigma_max), rtol=0.2)
+    else:
+        np.testing.assert_allclose(shown, x / np.sqrt(level**2 + unit**2))
+        theirs = getattr(library, found.kind)(**{k: v for k, v in CASES[case].items() if k != "_class_name"})
+        denoised = theirs.precondition_outputs(*(torch.from_numpy(np.array(each)) for each in (x, output, level)))
+        weight = (level**2 + unit**2) / (level * unit) ** 2
+        truth = np.mean(weight * (denoised.numpy() - data) ** 2)
+        np.testing.assert_allclose(np.mean(np.log(level)), -1.2, atol=0.02)
+    np.testing.assert_allclose(ours, truth, rtol=1e-9)
+
+
 def test_it_is_stored_and_read_back() -> None:
     for case in CASES:
         assert stored_scheduler(read(case).to_dict()) == read(case)
@@ -232,7 +261,8 @@ def test_requests_that_make_no_sense() -> None:
         (lambda: score.plan(None, 5, times=2), "predictor-corrector cannot repeat single steps"),
         (lambda: score.respaced("trailing", 5), "trailing spacing is for a diffusion in steps"),
         (lambda: score.respaced("karas", 5), "unknown spacing 'karas'"),
-        (lambda: score.noising(), "training with ScoreSdeVeScheduler is not implemented"),
+        (lambda: few.noising(), "training of a consistency model is not implemented"),
+        (lambda: score.noising("min-snr"), "min-snr is for diffusions in steps"),
         (lambda: few.plan(None, 41), "invalid step count 41"),
     ):
         with pytest.raises(UsageError, match=what):

@@ -101,7 +101,7 @@ def test_min_snr_weights_the_error_in_the_clean_state(target: str, path: str) ->
     noising = steps if path == "steps" else FlowNoising(target, path)
     loss = DiffusionLoss(noising, (LossPart("state", 1, 1.0),), min_snr=5.0)
     uniform = np.array([1e-6, 0.01, 0.3, 0.7, 0.99])
-    level = [np.asarray(each) for each in noising.at(jnp.asarray(uniform))]
+    level = [np.asarray(each) for each in noising.at(jnp.asarray(uniform))[:5]]
     zeros = np.zeros((5, 1))
     found = loss.errors(jnp.ones((5, 1)), jnp.asarray(zeros), RandomBatch(zeros, uniform)).weight
     for weight, _, *factors in zip(found, *level, strict=True):

@@ -56,8 +56,8 @@ class SampleRequest:
         names=("-n", "--count"), bounds=(1, 1 << 32))] = None  # fmt: skip
     sampler: Annotated[str | None, Option(
         "ddpm or ddim as in the checkpoint's own code; ddim-textbook, euler, euler-ancestral, heun, dpm++2m, "
-        "dpm++2m-sde, unipc, probability-flow; for a flow: heun, euler, rk4; for a score model: predictor-corrector; for "
-        "a consistency model: consistency.  [default: ddpm; for a flow, heun; for noise levels, the scheduler's]",
+        "dpm++2m-sde, unipc, probability-flow; for a flow: heun, euler, rk4; for a score model: predictor-corrector; "
+        "for a consistency model: consistency.  [default: ddpm; for a flow, heun; for noise levels, the scheduler's]",
         "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)] = None  # fmt: skip
     steps: Annotated[int | None, Option(
         "Number of steps, counted as in the checkpoint's own code, where 50 gives 51.  [default: all; 20 for "

@@ -109,7 +109,7 @@ class DiffusionLoss:
 
     def _weights(self, level: NoiseLevel, clean: Tensor) -> Tensor:
         if self.min_snr is None:
-            return jnp.ones(clean.shape[:1], clean.dtype)
+            return jnp.ones(clean.shape[:1], clean.dtype) if level.weight is None else level.weight
         # The squared error in the clean state has the weight min(snr, gamma). If the state a x + s e is given, this
         # error is s / |c s - d a| times the error in the target c x + d e. At pure noise, the weight is a limit.
         signal, noise = (jnp.maximum(factor, 1e-15) for factor in (level.signal, level.noise))

@@ -258,7 +258,17 @@ class LevelProcess:
         return replace(self, spacing=spacing, levels=LEVELS[spacing](usual[0], usual[-1], len(usual)))
 
     def noising(self, law: str = UNIFORM) -> Noising:
-        raise UsageError("model", f"training with {self.scheduler.kind} is not implemented", "sample from it only")
+        from wdport.diffusion.noising import EdmNoising, ScoreNoising  # imports jax
+
+        scheduler = self.scheduler
+        if law != UNIFORM:
+            raise UsageError("law", f"{law} is for diffusions in steps", "leave it out")
+        if scheduler.kind == CONSISTENCY:
+            raise UsageError("model", "training of a consistency model is not implemented", "sample from it only")
+        limits = scheduler.sigma_min, scheduler.sigma_max
+        if scheduler.kind == SCORE_SDE:
+            return ScoreNoising(*limits, scheduler.sampling_eps)
+        return EdmNoising(*limits, scheduler.unit, scheduler.target == "velocity")
 
     @property
     def runs(self) -> Sequence[Run]:

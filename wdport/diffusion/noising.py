@@ -1,7 +1,8 @@
 """How training makes noisy states: signal, noise and target as a table over the steps that it draws.
 
 A clean state x_0 and noise e make the state a x_0 + s e at time t, and the network shall predict c x_0 + d e. For a
-diffusion the five numbers are rows of a table, for a flow functions of the time; each sample draws its own.
+diffusion the five numbers are rows of a table, for a flow and for noise levels functions of a uniform number; each
+sample draws its own.
 """
 
 from __future__ import annotations
@@ -13,19 +14,21 @@ from typing import Final, NamedTuple
 import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
+from jax.scipy.special import ndtri
 
 from wdport.diffusion.schedules import Array
 
 
 class NoiseLevel(NamedTuple):
     """One number (B,) for each sample: the time passed to the network, the factors of signal and noise in its state,
-    and those in its target."""
+    and those in its target. ``weight``, if given, multiplies the squared error."""
 
     time: Tensor
     signal: Tensor
     noise: Tensor
     target_signal: Tensor
     target_noise: Tensor
+    weight: Tensor | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -78,7 +81,50 @@ class FlowNoising:
         return NoiseLevel(self.network_time(uniform), signal, noise, *target_factors)
 
 
-Noising = StepNoising | FlowNoising
+@dataclass(frozen=True, eq=False)
+class ScoreNoising:
+    """Of a network that predicts the score of data + level * noise, -noise / level, at levels that are evenly
+    distributed in their logarithm (arXiv 2011.13456, eq. 7 and app. C). The squared error has the weight level^2."""
+
+    sigma_min: float
+    sigma_max: float
+    least: float
+
+    def at(self, uniform: Tensor) -> NoiseLevel:
+        """The levels of uniform numbers (B,) in [0, 1), in their dtype."""
+        share = self.least + (1.0 - self.least) * uniform
+        level = self.sigma_min * (self.sigma_max / self.sigma_min) ** share
+        one = jnp.ones_like(level)
+        return NoiseLevel(level, one, level, jnp.zeros_like(level), -one / level, level**2)
+
+
+@dataclass(frozen=True, eq=False)
+class EdmNoising:
+    """Of a network that predicts F, or its negative for a ``velocity``, of arXiv 2206.00364, eq. 7, at levels with a
+    log-normal distribution (table 1) between the two of the scheduler; ``unit`` is the deviation of the data, by which
+    clean states are divided."""
+
+    sigma_min: float
+    sigma_max: float
+    unit: float
+    velocity: bool
+
+    def at(self, uniform: Tensor) -> NoiseLevel:
+        """The levels of uniform numbers (B,) in [0, 1), in their dtype."""
+        # The quantile of 0 is infinite, and so may be that of a number that rounds to 1.
+        share = jnp.clip(uniform, 1e-6, 1.0 - 1e-6)
+        level = jnp.clip(jnp.exp(_MEAN + _DEVIATION * ndtri(share)), self.sigma_min, self.sigma_max)
+        signal = 1.0 / jnp.sqrt(1.0 + (level / self.unit) ** 2)
+        noise = level / self.unit * signal
+        sign = -1.0 if self.velocity else 1.0
+        return NoiseLevel(jnp.log(level) / 4.0, signal, noise, sign * noise, -sign * signal)
+
+
+_MEAN: Final = -1.2
+_DEVIATION: Final = 1.2
+"""Of the logarithm of the level."""
+
+Noising = StepNoising | FlowNoising | ScoreNoising | EdmNoising
 """The levels that training draws."""
 
 MIN_SNR_GAMMA: Final = 5.0
