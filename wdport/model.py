@@ -363,6 +363,13 @@ class Decoding:
         return scaled
 
 
+def unchanged(values: Array | jax.Array) -> jax.Array:
+    """The map of a :class:`Decoding` whose states are the decoded values."""
+    import jax.numpy as jnp
+
+    return jnp.asarray(values)
+
+
 @dataclass(frozen=True)
 class NotDecoded:
     """Why states are not decoded: ``reason`` for a summary, ``what`` and ``fix`` for an error.

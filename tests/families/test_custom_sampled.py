@@ -114,12 +114,13 @@ def test_one_step_of_the_flow_is_the_networks(folder: Path) -> None:
 
 FLOW = {"process": "flow", "shape": [2]}
 DIFFUSION = {"process": "diffusion", "shape": 2}
+LEVELS = {"process": "noise-levels", "scheduler": "EDMEulerScheduler", "shape": 2}
 
 
 @pytest.mark.parametrize(
     ("document", "text"),
     [
-        ({"shape": [2]}, "process is not diffusion or flow"),
+        ({"shape": [2]}, "process is not diffusion, flow or noise-levels"),
         ({"process": "flow"}, "shape is not a list of whole numbers"),
         ({**FLOW, "shape": [0]}, "shape is not a list of whole numbers"),
         ({**FLOW, "shape": [1 << 13, 1 << 13]}, "has more than"),
@@ -142,9 +143,14 @@ DIFFUSION = {"process": "diffusion", "shape": 2}
         ({**FLOW, "beta_start": 0.1}, "unknown field 'beta_start' of a flow"),
         ({**DIFFUSION, "path": "linear"}, "unknown field 'path' of a diffusion"),
         ({**DIFFUSION, "betas": [0.1]}, "unknown field 'betas' of a diffusion"),
+        ({**DIFFUSION, "variance_type": "learned_range"}, "learned_range is supported of a UNet2DModel alone"),
         ({**DIFFUSION, "time": 1000}, "time is not one of step, fraction"),
         ({**DIFFUSION, "beta_schedule": "curly"}, "beta_schedule 'curly' is not supported"),
         ({**DIFFUSION, "num_train_timesteps": 10**9}, "num_train_timesteps is not a whole number from 1 to 100000"),
+        ({**LEVELS, "scheduler": "EDMScheduler"}, "scheduler is not one of ScoreSdeVeScheduler, EDMEulerScheduler,"),
+        ({**LEVELS, "snr": 0.1}, "unknown field 'snr' of EDMEulerScheduler"),
+        ({**LEVELS, "sigma_data": -1.0}, "sigma_data is not a positive number"),
+        ({**LEVELS, "final_sigmas_type": "sigma_min"}, "final_sigmas_type 'sigma_min' of EDMEulerScheduler is not"),
     ],
 )
 def test_what_a_table_may_not_say(document: dict[str, Any], text: str) -> None:
@@ -152,6 +158,37 @@ def test_what_a_table_may_not_say(document: dict[str, Any], text: str) -> None:
         read_sampling(document, "t.yaml")
     assert str(caught.value).startswith("t.yaml: sampling: ")
     assert text in str(caught.value)
+
+
+@pytest.mark.usefixtures("one_case")
+def test_noise_levels(folder: Path) -> None:
+    """The samples of EDM are in the units of the data: at the end of a step by hand, in PyTorch."""
+    from net import MLP  # type: ignore[import-not-found, unused-ignore]
+
+    diffusers = pytest.importorskip("diffusers", exc_type=ImportError)
+    table = yaml.safe_load(Path("flow.yaml").read_text())
+    table |= {"sampling": {**LEVELS, "sigma_data": 2.0, "name": "points"}, "inputs": ["x: b 2", "t: b, from -1.5 to 1"]}
+    Path("edm.yaml").write_text(yaml.safe_dump(table))
+    words = ["--mapping", "edm.yaml"]
+    assert main(["convert", "a.pt", *words]) == 0
+    assert main(["verify", "a.pt", "a.keras", *words]) == 0
+    init = np.random.default_rng(0).standard_normal((5, 2)).astype(np.float32)
+    np.save("init.npy", init)
+    assert main(["sample", "a.keras", *words, "--steps", "1", "--init", "init.npy", "-o", "b.npz"]) == 0
+    scheduler = diffusers.EDMEulerScheduler(sigma_data=2.0)
+    scheduler.set_timesteps(1)
+    model = MLP()
+    model.load_state_dict(torch.load("a.pt"))
+    x, time = torch.tensor(init) * (80.0**2 + 2.0**2) ** 0.5, scheduler.timesteps[0]
+    with torch.no_grad():
+        output = model(scheduler.scale_model_input(x, time), time.repeat(5))
+        expected = scheduler.step(output, time, x).prev_sample
+    with np.load("b.npz") as made:
+        assert made.files == ["states", "points"]
+        np.testing.assert_allclose(made["points"], expected.numpy(), rtol=1e-4, atol=1e-4)
+    assert main(["export", "a.keras", *words, "--what", "sampler", "--steps", "2", "--verify"]) == 0
+    np.save("data.npy", 2.0 * init)
+    assert main(["train", "data.npy", "--resume", "a.keras", *words, "-o", "run", "--epochs", "1"]) == 0
 
 
 @pytest.mark.full

@@ -23,7 +23,7 @@ from wdport.conversion.table_documents import CheckDocument, ExplanationDocument
 from wdport.data.statistics import StatisticsForm
 from wdport.evaluation.document import EvaluationDocument
 from wdport.exporting.artifact import ExportFacts, VerificationDocument
-from wdport.families.custom_sampled import DiffusionForm, FlowForm
+from wdport.families.custom_sampled import DiffusionForm, FlowForm, NoiseLevelsForm
 from wdport.families.registry import known_bounds, shipped
 from wdport.families.roles import Configured
 from wdport.files.json_document import SCHEMAS, FaultsDocument
@@ -207,7 +207,7 @@ def formats() -> tuple[Published, ...]:
 
 def _table() -> Mapping[str, Schema]:
     """Conditions of a mapping table, with the fields of ``sampling:``, which a model family reads."""
-    sampling = {"anyOf": [_inlined(schema_of(form, {}, True)) for form in (FlowForm, DiffusionForm)]}
+    sampling = {"anyOf": [_inlined(schema_of(form, {}, True)) for form in (FlowForm, DiffusionForm, NoiseLevelsForm)]}
     return {**CONDITIONS, "TableForm": {**CONDITIONS["TableForm"], "properties": {"sampling": sampling}}}
 
 

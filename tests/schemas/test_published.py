@@ -17,8 +17,9 @@ from tests.schemas.__main__ import written
 from tests.schemas.compared import ROOT, dates_as_text
 from tests.schemas.formats import DOCUMENTS, formats
 from tests.schemas.held import hold, validator
+from wdport.diffusion.noise_levels import NoiseLevels
 from wdport.diffusion.scheduler import Scheduler
-from wdport.families.custom_sampled import DiffusionForm, SamplingForm
+from wdport.families.custom_sampled import DiffusionForm, NoiseLevelsForm, SamplingForm
 from wdport.files import json_document
 from wdport.files.json_document import SCHEMAS
 from wdport.parity.policy.baseline import RULES
@@ -102,6 +103,8 @@ def test_schemas_and_readers_name_the_same_fields() -> None:
     """Where a reader has lists of its own, beside the declared types."""
     own = {*SamplingForm.__annotations__, "process", "time", "clip_sample", "clip_sample_range"}
     assert set(DiffusionForm.__annotations__) - own == {each.name for each in fields(Scheduler)} - {"clip"}
+    levels = {field.name for field in fields(NoiseLevels)} - {"kind"}
+    assert set(NoiseLevelsForm.__annotations__) - set(SamplingForm.__annotations__) - {"process", "scheduler"} == levels
     assert set(TapRecord.__annotations__) == set(RULES)
 
 

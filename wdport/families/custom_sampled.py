@@ -1,6 +1,7 @@
 """The user's own generative model: what sampling needs beyond the layers, from ``sampling:`` in its table.
 
-A diffusion has the fields of a diffusers ``scheduler_config.json``, a flow its path and its target.
+A diffusion and a process over noise levels have the fields of a diffusers ``scheduler_config.json``, a flow its path
+and its target.
 """
 
 from __future__ import annotations
@@ -8,18 +9,30 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite, prod
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Required, TypedDict
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Required, TypedDict, cast
 
 from msgspec import Meta
 
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
-from wdport.model import Array, ArrayNames, Clipping, Condition, Diffused, Document, NotDecoded, labels_of
+from wdport.model import (
+    Array,
+    ArrayNames,
+    Clipping,
+    Condition,
+    Decoding,
+    Diffused,
+    Document,
+    NotDecoded,
+    labels_of,
+    unchanged,
+)
 from wdport.shared_types import Count, Positive, about
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
 
+    from wdport.diffusion.noise_levels import NoiseLevels
     from wdport.diffusion.process import Process
     from wdport.families.roles import OwnFamily, Sampled
 
@@ -39,7 +52,7 @@ class ConditionForm(TypedDict, total=False):
 
 
 class SamplingForm(TypedDict, total=False):
-    """Fields common to a diffusion and a flow."""
+    """Fields of every process."""
 
     shape: Required[Annotated[Positive | Annotated[list[Positive], Meta(min_length=1)], about(
         "Shape of one sample without the batch, as the Keras model takes it.")]]  # fmt: skip
@@ -96,7 +109,30 @@ class DiffusionForm(SamplingForm, total=False):
     sample_max_value: Annotated[float, Meta(ge=1, description="Largest value of this quantile; the smallest is 1.")]
 
 
-_OWN: Final = {*SamplingForm.__annotations__, "process", "time"}
+class NoiseLevelsForm(SamplingForm, total=False):
+    """A process over noise levels with the fields and defaults of a class of diffusers."""
+
+    process: Required[Annotated[Literal["noise-levels"], about("Process that the network was trained to reverse.")]]
+    scheduler: Required[Annotated[
+        Literal["ScoreSdeVeScheduler", "EDMEulerScheduler", "EDMDPMSolverMultistepScheduler",
+                "CMStochasticIterativeScheduler"],
+        about("Class of diffusers.")]]  # fmt: skip
+    sigma_min: Annotated[float, Meta(gt=0, description="Smallest noise level.")]
+    sigma_max: Annotated[float, Meta(gt=0, description="Largest noise level.")]
+    sigma_data: Annotated[float, Meta(gt=0, description="Standard deviation of the data.")]
+    sigma_schedule: Annotated[Literal["karras", "exponential"], about("How the levels of a run are spaced.")]
+    rho: Annotated[float, Meta(gt=0, description="Exponent of `karras`.")]
+    num_train_timesteps: Annotated[int, Meta(ge=2, le=100_000), about(
+        "Default number of steps of a score model; number of levels of a consistency model.")]  # fmt: skip
+    prediction_type: Annotated[Literal["epsilon", "v_prediction"], about(
+        "Sign of what the network predicts, of EDM.")]  # fmt: skip
+    snr: Annotated[float, Meta(gt=0, description="Signal-to-noise ratio of the corrector.")]
+    sampling_eps: Annotated[float, Meta(gt=0, lt=1), about("Time at which the sampling of a score model ends.")]
+    correct_steps: Annotated[Count, about("Number of corrections per step.")]
+    clip_denoised: Annotated[bool, about("Whether the clean sample of a consistency model is clipped to 1.")]
+
+
+_OWN: Final = {*SamplingForm.__annotations__, "process", "time", "scheduler"}
 """Fields other than those of a scheduler."""
 
 _TIMES: Final = ("step", "fraction")
@@ -110,13 +146,15 @@ LAYERS: Final = 64
 @dataclass(frozen=True)
 class Sampling:
     """``shape`` is the shape of one sample, as the Keras model takes it, and ``name`` the name of the samples.
-    ``process`` makes the plans; ``clip`` and ``condition`` are as in :class:`wdport.model.Diffused`."""
+    ``process`` makes the plans; ``clip`` and ``condition`` are as in :class:`wdport.model.Diffused`. Samples are states
+    times ``unit``."""
 
     shape: tuple[int, ...]
     name: str
     process: Process
     clip: Clipping | None
     condition: Condition | None
+    unit: float = 1.0
 
 
 def read_sampling(document: Document, where: str) -> Sampling:
@@ -129,8 +167,8 @@ def read_sampling(document: Document, where: str) -> Sampling:
 
 def _sampling(document: Document) -> Sampling:
     kind = document.get("process")
-    if kind not in ("diffusion", "flow"):
-        raise ValueError("process is not diffusion or flow")
+    if kind not in ("diffusion", "flow", "noise-levels"):
+        raise ValueError("process is not diffusion, flow or noise-levels")
     shape, name = document.get("shape"), document.get("name", "samples")
     # YAML's `true` is a bool, which Python counts among the integers.
     if isinstance(shape, int) and not isinstance(shape, bool):
@@ -150,6 +188,9 @@ def _sampling(document: Document) -> Sampling:
         if condition is not None:
             raise ValueError("condition and classes are given together")
         condition = _condition(document["condition"])
+    if kind == "noise-levels":
+        levels = _noise_levels(document)
+        return Sampling(tuple(shape), name, levels.process(), levels.clipping, condition, levels.unit)
     process = (_flow if kind == "flow" else _diffusion)(document)
     return Sampling(tuple(shape), name, process, process.clip, condition)
 
@@ -196,7 +237,7 @@ def _flow(document: Document) -> Process:
 
 
 def _diffusion(document: Document) -> Process:
-    from wdport.diffusion.scheduler import Scheduler
+    from wdport.diffusion.scheduler import LEARNED_RANGE, Scheduler
 
     if unknown := set(document) - set(DiffusionForm.__annotations__):
         raise ValueError(f"unknown field {min(map(str, unknown))!r} of a diffusion")
@@ -204,7 +245,21 @@ def _diffusion(document: Document) -> Process:
     if time not in _TIMES:
         raise ValueError(f"time is not one of {', '.join(_TIMES)}")
     values = {name: value for name, value in document.items() if name not in _OWN}
+    if values.get("variance_type") == LEARNED_RANGE:
+        raise ValueError(f"variance_type {LEARNED_RANGE} is supported of a UNet2DModel alone")
     return Scheduler.from_fields(values).process(time == "fraction", integer_times=time == "step")
+
+
+def _noise_levels(document: Document) -> NoiseLevels:
+    from wdport.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
+
+    kind = str(document.get("scheduler"))
+    if kind not in LEVEL_CLASSES:
+        raise ValueError(f"scheduler is not one of {', '.join(LEVEL_CLASSES)}")
+    values = {name: value for name, value in document.items() if name not in _OWN}
+    if unknown := set(values) - set(LEVEL_CLASSES[kind]):
+        raise ValueError(f"unknown field {min(map(str, unknown))!r} of {kind}")
+    return NoiseLevels.from_fields(kind, {**LEVEL_CLASSES[kind], **values})
 
 
 class CustomSampled(CustomFamily):
@@ -219,15 +274,23 @@ class CustomSampled(CustomFamily):
 
     def diffused(self, config: CustomConfig) -> Diffused:
         sampling = self.sampling
-        reason = NotDecoded(
+        not_decoded = NotDecoded(
             "samples are the output of the network", "samples are not decoded", "leave out known values", data=True
         )
         axis = "place" if len(sampling.shape) > 1 else "number"
-        return Diffused(sampling.shape, ArrayNames(sampling.name, axis, axis), ArrayNames("decoded", axis, axis),
-                        reason, LAYERS * prod(sampling.shape), {}, sampling.clip, sampling.condition)  # fmt: skip
+        names, decoding = (sampling.name, "decoded"), cast("Decoding | NotDecoded", not_decoded)
+        if sampling.unit != 1.0:
+            last = sampling.shape[-1]
+            names = ("states", sampling.name)
+            decoding = Decoding(
+                sampling.shape, unchanged, unchanged, (0.0,) * last, (sampling.unit,) * last, "of the data"
+            )
+        state, decoded = (ArrayNames(name, axis, axis) for name in names)
+        return Diffused(sampling.shape, state, decoded, decoding, LAYERS * prod(sampling.shape), {}, sampling.clip,
+                        sampling.condition)  # fmt: skip
 
-    def to_series(self, config: CustomConfig, states: Array | Tensor, /) -> None:
-        return None
+    def to_series(self, config: CustomConfig, states: Array | Tensor, /) -> Tensor | None:
+        return None if self.sampling.unit == 1.0 else unchanged(states) * self.sampling.unit
 
 
 if TYPE_CHECKING:  # checked by mypy

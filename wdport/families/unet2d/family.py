@@ -31,6 +31,7 @@ from wdport.model import (
     Signature,
     Stated,
     labels_of,
+    unchanged,
 )
 from wdport.recorder import parse_input
 
@@ -131,7 +132,7 @@ def diffused(config: Config) -> Diffused:
     clip = None if config.scheduler is None else config.scheduler.clipping
     factor, offset = _pixels(config)
     mean, deviation = (offset,) * config.in_channels, (factor,) * config.in_channels
-    decoding = Decoding(shape, _same, _same, mean, deviation, "from 0 to 1")
+    decoding = Decoding(shape, unchanged, unchanged, mean, deviation, "from 0 to 1")
     sizes = dict(zip(("height", "width", "channels"), shape, strict=True))
     labels = labels_of(config.num_class_embeds, config.no_class)
     return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, labels)
@@ -148,12 +149,6 @@ def to_images(config: Config, states: Array | Tensor, /) -> Tensor:
 def _pixels(config: Config) -> tuple[float, float]:
     """The factor and the offset that make images from 0 to 1 of clean states."""
     return config.scheduler.pixels if isinstance(config.scheduler, NoiseLevels) else (0.5, 0.5)
-
-
-def _same(values: Array | Tensor) -> Tensor:
-    import jax.numpy as jnp
-
-    return jnp.asarray(values)
 
 
 def _size(config: Config) -> tuple[int, int]:
