@@ -9,6 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+import torch
 
 from parity_tests.faults.samplers import SAMPLER_FAULTS
 from tests.make import TWO_LEVELS, make_state
@@ -20,8 +21,14 @@ from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.shipped import choose_table
-from wdport.parity.trajectories import TrajectoryReference, kill_sampler_faults, trajectories_gate
-from wdport.recorder import run
+from wdport.model import Port, Signature
+from wdport.parity.trajectories import (
+    TrajectoryReference,
+    kill_sampler_faults,
+    reference_network,
+    trajectories_gate,
+)
+from wdport.recorder import parse_input, run
 
 
 class Pair:
@@ -132,3 +139,21 @@ def test_nan_is_infinitely_wrong(pair: Pair) -> None:
     assert not gate.passed
     assert gate.worst == inf
     assert gate.bound == TRAJECTORY
+
+
+def test_times_between_steps_reach_the_reference() -> None:
+    """Those of a spacing by noise levels; a table of steps gets whole numbers."""
+
+    class Recorder(torch.nn.Module):
+        def forward(self, x: Any, time: Any) -> Any:
+            times.append(time)
+            return x
+
+    times: list[Any] = []
+    signature = Signature((parse_input("x: b 2"), parse_input("t: b, below 10")), (Port("y", "b c -> b c"),))
+    network = reference_network(signature, None, Recorder())
+    state = np.zeros((2, 2))
+    for given in ([2.5, 2.5], [3.0, 3.0]):
+        network(state, np.array(given))
+    assert [time.dtype for time in times] == [torch.float64, torch.int64]
+    assert [time.tolist() for time in times] == [[2.5, 2.5], [3, 3]]

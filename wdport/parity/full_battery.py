@@ -84,7 +84,8 @@ def run_full_battery(
     release_memory()
     say("gradients")
     with lifted(), comparison.clock.gate("C"):
-        plain = [tap for tap in taps if tap.reference not in comparison.arranged]
+        # Of the calls that every case makes: longer inputs than those of this pass make more.
+        plain = [tap for tap in comparison.alignment.always if tap.reference not in comparison.arranged]
         slopes = gradient_gate(prepared, comparison.modules["float64"], probe, plain, SEED, BATCH)
     release_memory()
     for name, result in comparison.taps.items():

@@ -77,7 +77,9 @@ def reference_network(
         torch_state = np.ascontiguousarray(np.transpose(state, back))
         is_integer = condition is not None and condition.dtype.kind == "i"
         more = () if condition is None else (condition.astype(np.int64 if is_integer else state.dtype),)
-        inputs = (torch_state, times.astype(np.int64) if time.kind == "int" else times, *more)
+        # A spacing by noise levels visits times between the steps, which most embeddings of steps take as well.
+        whole_times = time.kind == "int" and not np.any(np.mod(times, 1.0))
+        inputs = (torch_state, times.astype(np.int64) if whole_times else times, *more)
         with recorder.highest_precision(), recorder.lifted() if dtype == "float64" else nullcontext():
             output = recorder.run(module, inputs)[0]
             # With a learned variance, the network has more channels than the state.
