@@ -113,12 +113,15 @@ class Declared:
         return self.option.names or NAMES.get(self.name) or (f"--{self.name.replace('_', '-')}",)
 
     @property
+    def long(self) -> str:
+        """The first of them that has two dashes."""
+        return next(flag for flag in self.flags if flag.startswith("--"))
+
+    @property
     def group(self) -> Group:
         """Its section in the help."""
         return (
-            self.option.group
-            or GROUPS.get(max(self.flags, key=len).removeprefix("--"))
-            or ("inputs" if self.option.files else "run")
+            self.option.group or GROUPS.get(self.long.removeprefix("--")) or ("inputs" if self.option.files else "run")
         )
 
     @property

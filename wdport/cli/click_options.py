@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import signature
 from pathlib import Path
@@ -57,6 +57,14 @@ def arguments(function: Callable[..., object], request: object, /, **more: Any) 
     """The options of a request that are parameters of a function, for its call; ``more`` is in place of some."""
     names = [name for name in signature(function).parameters if name in options_of(type(request))]
     return {name: getattr(request, name) for name in names} | more
+
+
+def refuse(request: object, names: Iterable[str], what: str, fix: str) -> None:
+    """Raise :class:`UsageError` for the first of these options of a request that does not have its default."""
+    declared = options_of(type(request))
+    for option in (declared[name] for name in names):
+        if getattr(request, option.name) not in (option.default, {}):
+            raise UsageError(option.long, what, fix)
 
 
 def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:

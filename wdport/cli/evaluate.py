@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wdport.cli.click_options import verb
+from wdport.cli.click_options import refuse, verb
 from wdport.cli.completion import CONVERTED
 from wdport.cli.console import console
 from wdport.cli.documents import give, reports, require_document, require_reports
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.model_inputs import open_sampled
 from wdport.cli.progress import scores_bar
-from wdport.errors import UsageError, printable
+from wdport.errors import printable
 from wdport.files.inputs import InputFiles
 from wdport.options import FORCE, JSON, Operand, Option
 
@@ -68,9 +68,9 @@ def command(request: EvaluateRequest) -> int:
     samples, data, scale, encoder = request.samples, request.data, request.scale, request.encoder
     # An .npz file is a converted model only with --sweep.
     is_model = request.sweep is not None or Path(samples).suffix.lower() not in SAMPLES
-    for name, value in (("--count", request.count), ("--scale", scale), ("--unconditional", request.unconditional)):
-        if value and not is_model:  # a count is at least 5
-            raise UsageError(name, "is for a model", "leave it out: all samples of a file are scored")
+    if not is_model:
+        fix = "leave it out: all samples of a file are scored"
+        refuse(request, ("count", "scale", "unconditional"), "is for a model", fix)
     scales = scale if scale is not None and scale.endswith(".npy") else None
     inputs = InputFiles(samples=samples, data=data, against=request.against, encoder=encoder, scale=scales)
     inputs.with_manifests("samples", "encoder")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET
 
-from wdport.cli.click_options import arguments, verb
+from wdport.cli.click_options import arguments, refuse, verb
 from wdport.cli.console import facts, size
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
@@ -108,15 +108,17 @@ def command(request: ExportRequest) -> int:
     read = model_inputs(model, request.sha256, mapping=request.mapping, like=request.like, optimizer=request.optimizer)
     if request.to == "torch":
         return _export_torch(request, read)
-    for name, value in (("--like", request.like), ("--optimizer-file", request.optimizer), ("--key", request.key)):
-        if value:
-            raise UsageError(name, "requires --to torch", "leave it out, or add --to torch")
+    refuse(request, ("like", "optimizer", "key"), "requires --to torch", "leave it out, or add --to torch")
     converted = open_own(model, request.mapping, request.function, request.inputs)
     why = not_sampled(converted)
     what = what or ("network" if why else "denoiser")
     if what != "network" and why:
         raise UsageError(converted.path, why[0], f"{why[1]}; --what network exports this one")
-    _require_fitting(what, request)
+    if what != "sampler":
+        fix = "leave it out, or add --what sampler"
+        refuse(request, ("sampler", "steps", "spacing", "eta"), "requires --what sampler", fix)
+    if what != "network":
+        refuse(request, ("sizes", "inputs"), "requires --what network", "leave it out, or add it")
     sizes = _sizes(request.sizes)
     path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.stablehlo")
     target = export_target(path, read, request.force)
@@ -124,20 +126,6 @@ def command(request: ExportRequest) -> int:
     require_jax()
     start_jax()
     return _export_program(request, what, converted, target, document, sizes)
-
-
-def _require_fitting(what: str, request: ExportRequest) -> None:
-    """Raise :class:`UsageError` for options of another kind of export."""
-    options = {
-        "--sampler": request.sampler,
-        "--steps": request.steps is not None,
-        "--spacing": request.spacing,
-        "--eta": request.eta,
-    }
-    if what != "sampler" and (first := next((name for name, value in options.items() if value), "")):
-        raise UsageError(first, "requires --what sampler", "leave it out, or add --what sampler")
-    if what != "network" and (request.sizes or request.inputs):
-        raise UsageError("--size" if request.sizes else "--input", "requires --what network", "leave it out, or add it")
 
 
 def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
