@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, KNOWN, SERIES, TABLES, FilePath, FolderPath, Suggested
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, FOLDERS, TABLES, FilePath, Suggested
 from wdport.cli.documents import Document, mark_machine
 from wdport.cli.verb import CountOr, OneOf, Verb, VerbOption, Whole
 from wdport.errors import UsageError, printable
@@ -18,18 +18,21 @@ from wdport.options import Argument, Declared, Operand, options_of
 
 T = TypeVar("T")
 
-_SUFFIXES: Final = {"checkpoint": CHECKPOINTS, "converted": CONVERTED, "model": (*CONVERTED, *CHECKPOINTS),
-                    "table": TABLES, "any": (*CHECKPOINTS, *CONVERTED, *TABLES), "series": SERIES,
-                    "known": KNOWN}  # fmt: skip
+_SUFFIXES: Final = {
+    "checkpoint": CHECKPOINTS, "converted": CONVERTED, "model": (*CONVERTED, *CHECKPOINTS), "table": TABLES,
+    "any": (*CHECKPOINTS, *CONVERTED, *TABLES), "series": (".csv", ".npy", ".npz", ".arff", ".mat", ".txt"),
+    "known": (".csv", ".npy", ".npz", ".txt"), "folder": FOLDERS,
+}  # fmt: skip
 
 
-def verb(name: str, request: type[T], **settings: Any) -> Callable[[Callable[[T], int]], Verb]:
-    """A decorator that makes a verb of a function of a request; ``settings`` are those of the verb."""
+def verb(name: str, request: type[T], **settings: Any) -> Callable[[Callable[[T], int | None]], Verb]:
+    """A decorator that makes a verb of a function of a request, which returns an exit code, or None for 0; ``settings``
+    are those of the verb."""
 
-    def decorate(function: Callable[[T], int]) -> Verb:
+    def decorate(function: Callable[[T], int | None]) -> Verb:
         @click.command(name=name, cls=Verb, params=parameters(request), **settings)
         @wraps(function)
-        def command(**values: Any) -> int:
+        def command(**values: Any) -> int | None:
             return function(request_of(request, values))
 
         return command
@@ -122,11 +125,11 @@ def _type(declared: Declared) -> Any:
         return Whole(*option.bounds)
     if option.completions:
         return Suggested(option.completions, option.by_comma)
+    if option.files == "document":
+        return Document()
     if option.files:
-        kinds = {"folder": FolderPath, "document": Document}
-        if option.files in kinds:
-            return kinds[option.files]()
-        return FilePath(_SUFFIXES[option.files] if isinstance(option.files, str) else option.files)
+        endings = _SUFFIXES[option.files] if isinstance(option.files, str) else option.files
+        return FilePath(endings, "a folder" if endings == FOLDERS else "a file")
     return {int: click.INT, float: click.FLOAT}.get(declared.base)
 
 

@@ -90,7 +90,7 @@ class DecodeRequest(CodingRequest):
 
 
 @verb("encode", EncodeRequest)
-def encode(request: EncodeRequest) -> int:
+def encode(request: EncodeRequest) -> None:
     """Encode a VIDEO with a converted MODEL, an autoencoder, into latents.
 
     VIDEO is an array (B, T, H, W, C) of floating-point values from -1 to 1 or of bytes from 0 to 255, a .gif or .mp4
@@ -120,11 +120,11 @@ def encode(request: EncodeRequest) -> int:
 
     video = request.video
     path = request.output or video.with_name(f"{video.stem}.latents.npz")
-    return _run(request, "encode", video, ("video",), partial(file_target, path, (".npz",)), plan)
+    _run(request, "encode", video, ("video",), partial(file_target, path, (".npz",)), plan)
 
 
 @verb("decode", DecodeRequest)
-def decode(request: DecodeRequest) -> int:
+def decode(request: DecodeRequest) -> None:
     """Decode LATENTS (B, t, h, w, z) with a converted MODEL, an autoencoder, into a video.
 
     Frames are written as they are decoded, so memory does not depend on their number.
@@ -156,7 +156,7 @@ def decode(request: DecodeRequest) -> int:
 
         return work, {"values": values, "truncated": request.truncate, "fps": fps if played else None}
 
-    return _run(request, "decode", latents, ("latents", "mean"), partial(video_target, path), plan)
+    _run(request, "decode", latents, ("latents", "mean"), partial(video_target, path), plan)
 
 
 def _require_fitting(played: bool, request: DecodeRequest) -> None:
@@ -176,7 +176,7 @@ def _run(
     request: CodingRequest, direction: Literal["encode", "decode"], source: Path, names: tuple[str, ...],
     target_of: Callable[[InputFiles, bool], Target],
     plan: Callable[[Array, Coded, Target], tuple[Work, Mapping[str, Any]]],
-) -> int:  # fmt: skip
+) -> None:  # fmt: skip
     """Check the files, run the autoencoder, and give the result.
 
     Args:
@@ -217,7 +217,6 @@ def _run(
         **settings,
     )  # fmt: skip
     give("coded", lambda: result, document, lambda: _text(result, path))
-    return 0
 
 
 def _text(coded: CodedDocument, path: Path) -> str:

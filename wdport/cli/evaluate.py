@@ -59,7 +59,7 @@ class EvaluateRequest:
 
 
 @verb("evaluate", EvaluateRequest)
-def command(request: EvaluateRequest) -> int:
+def command(request: EvaluateRequest) -> None:
     """Score generated series against real ones; smaller is better.
 
     SAMPLES is a file from wdport sample or another program: series (n, N, F) in the units of the data. A converted
@@ -74,10 +74,8 @@ def command(request: EvaluateRequest) -> int:
     scales = scale if scale is not None and scale.endswith(".npy") else None
     inputs = InputFiles(samples=samples, data=data, against=request.against, encoder=encoder, scale=scales)
     inputs.with_manifests("samples", "encoder")
-    requested = reports(("--html", "html", request.html_file))
-    page = require_reports(requested, inputs, request.force).get("--html")
-    outputs = {report.option: report.path for report in requested}
-    document = require_document(request.json_file, inputs, outputs, request.force)
+    page = require_reports(reports(html=request.html_file), inputs, request.force).get("--html")
+    document = require_document(request.json_file, inputs, {"--html": page.path if page else None}, request.force)
     if page is not None:
         from wdport.evaluation.figures import require_figures
 
@@ -132,4 +130,3 @@ def command(request: EvaluateRequest) -> int:
                 drawn = {label: swept.samples[label] for label in dict.fromkeys([*first, *swept.samples])}
             write_text(page, page_of(evaluation, drawn, title, swept))
             console.account(f"  wrote  {request.html_file}")
-    return 0

@@ -5,25 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
-from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import verb
 from wdport.cli.console import counted, facts, size
 from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
+from wdport.cli.model_inputs import model_inputs
 from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
 from wdport.errors import UsageError, printable
 from wdport.families.roles import Completing
 from wdport.files.atomic import write_text
-from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.model_target import Target, file_target
-from wdport.files.outputs import require_apart
 from wdport.files.sealed_archive import sealed_archive
 from wdport.limits import MAX_STEPS
 from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
@@ -98,7 +95,7 @@ class GenerateRequest:
 
 
 @verb("generate", GenerateRequest)
-def command(request: GenerateRequest) -> int:
+def command(request: GenerateRequest) -> None:
     """Fill gaps in texts, or continue them, with a converted MODEL, a masked language model.
 
     In each step, the network predicts every missing token of a block, and the most probable predictions are kept.
@@ -108,18 +105,16 @@ def command(request: GenerateRequest) -> int:
     from wdport.files.animation import frames_target, write_frames
 
     force, tokenizer, file = request.force, request.tokenizer, request.text_file or request.prompt_ids
-    inputs = InputFiles(model=request.model, prompts=file, tokenizer=tokenizer).with_manifests("model")
+    inputs = model_inputs(request.model, request.sha256, prompts=file, tokenizer=tokenizer)
     prompts = read_prompts(request.texts, request.text_file, request.prompt_ids)
-    inputs.check(partial(require_sha256, request.model, request.sha256))
     converted = open_converted(request.model)
     if not isinstance(converted.family, Completing):
         what, fix = f"a {converted.family.name} model generates no text", "give a converted masked language model"
         raise UsageError(converted.path, what, f"{fix}; wdport.load_model runs this one")
     target = file_target(Path(request.output), FORMATS, inputs, force) if request.output else None
     moving = frames_target(Path(request.animate), force, inputs) if request.animate else None
-    named = {name: output.path for name, output in (("-o", target), ("--animate", moving)) if output}
-    require_apart(named.items(), {})
-    document = require_document(request.json_file, inputs, named, force)
+    outputs = {"-o": target.path if target else None, "--animate": moving.path if moving else None}
+    document = require_document(request.json_file, inputs, outputs, force)
     require_jax()
     start_jax(request.dtype)
     import keras  # noqa: F401  before our modules that need it: importing it imports the ports
@@ -130,16 +125,15 @@ def command(request: GenerateRequest) -> int:
     started = time.monotonic()
     model = load_model(converted.path, request.dtype)
     masked = generator_of(model).mask(request.mask)
-    end, forbid = request.end, request.forbid
-    words = _words(model, masked, tokenizer, prompts, (end, *forbid), target)
+    words = _words(model, masked, tokenizer, prompts, (request.end, *request.forbid), target)
     texts = () if words is None else [words.encode(text, bool(request.length)) for text in prompts.texts]
     arrays = [np.asarray(tokens, np.int64) for tokens in (*prompts.tokens, *texts)]
     with_gaps: list[Any] = [np.repeat(array, np.where(array == masked, request.gap, 1)) for array in arrays]
     settings: dict[str, Any] = {
         **{name: getattr(request, name) for name in SETTINGS},
         "mask": masked,
-        "end": None if end is None else _number("--end", end, words),
-        "forbid": [_number("--forbid", token, words) for token in forbid],
+        "end": None if request.end is None else _number("--end", request.end, words),
+        "forbid": [_number("--forbid", token, words) for token in request.forbid],
     }
     read = None if prompts.file is None else NamedFile(prompts.file.name, inputs.sha256("prompts"))
     inputs.end_reading()
@@ -154,7 +148,6 @@ def command(request: GenerateRequest) -> int:
         some = range(min(len(generated), SHOWN))
         write_frames(moving, [[frame(tokens) for tokens in generated.frames(index, masked)] for index in some])
     give("generated", lambda: result, document, lambda: _text(result, target), asked=target is None)
-    return 0
 
 
 def document_of(

@@ -18,7 +18,7 @@ from wdport.training.run_folder import FILES, require_run_folder
 
 
 @verb("train", TrainRequest)
-def command(request: TrainRequest) -> int:
+def command(request: TrainRequest) -> None:
     """Train a model on DATA: a series, from which windows are taken, a folder of images, or clean states (n, *shape) in
     an .npy file; for a masked language model, a text (.txt) or tokens (n, L) in an .npy file; with --loss, inputs
     (n, ...) in an .npy file.
@@ -48,7 +48,6 @@ def command(request: TrainRequest) -> int:
         if request.distributed is None:
             raise
         leave(error)
-    return 0
 
 
 def _require_numbers(request: TrainRequest) -> None:

@@ -166,8 +166,7 @@ def _recipe(request: TrainRequest, family: Family) -> Recipe:
 
 
 def _require_no_recipe(request: TrainRequest) -> None:
-    if request.recipe is not None:
-        raise UsageError("--recipe", "this model has no public training script", "leave it out")
+    refuse(request, ["recipe"], "this model has no public training script", "leave it out")
 
 
 def _data(request: TrainRequest, training: NetworkTraining) -> Array | str:

@@ -10,13 +10,13 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from itertools import pairwise
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
 from wdport.cli.console import console
-from wdport.cli.machine import noted_cache
+from wdport.cli.machine import prepare_cache
 from wdport.errors import UsageError, did_you_mean, printable
 from wdport.jax_settings import leave_unsafe_cache
 from wdport.options import Group, whole_numbers
@@ -242,8 +242,7 @@ class Verb(click.Command):
                 raise UsageError(name_of(param), "is empty", f"give {getattr(param.type, 'phrase', 'a value')}")
 
     def invoke(self, ctx: click.Context) -> Any:
-        with noted_cache():
-            leave_unsafe_cache()  # before anything imports jax
+        prepare_cache(leave_unsafe_cache)  # before anything imports jax
         try:
             return super().invoke(ctx)
         except UsageError as error:  # raised with the Python name of the argument
@@ -261,10 +260,12 @@ def given_options() -> dict[str, str]:
 
 
 class Verbs(click.Group):
-    """A group whose verbs, named as MODULE:NAME, are imported when they are called, so that ``--help`` stays fast;
-    click's own has them all in memory."""
+    """A group whose verbs, named as MODULE:NAME in ``modules``, are imported when they are called, so that ``--help``
+    stays fast; click's own has them all in memory."""
 
-    modules: ClassVar[Mapping[str, str]] = {}
+    def __init__(self, *arguments: Any, modules: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.modules)
@@ -289,12 +290,6 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
-if TYPE_CHECKING:
-    _Choice = click.Choice[str]  # no type parameter at run time before click 8.2
-else:
-    _Choice = click.Choice
-
-
 SHORT: Final = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 """Names of dtypes that other tools use."""
 
@@ -303,7 +298,7 @@ NEAR: Final = 0.88
 """Similarity of a mistyped name of few: one letter too many, not another number."""
 
 
-class OneOf(_Choice):
+class OneOf(click.Choice):  # type: ignore[type-arg]  # no type parameter at run time before click 8.2
     """One of several names; the error for any other, unlike click's, suggests the nearest."""
 
     def __init__(self, choices: Sequence[str], former: Mapping[str, str]) -> None:
