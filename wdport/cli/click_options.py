@@ -12,7 +12,7 @@ import click
 
 from wdport.cli.completion import CHECKPOINTS, CONVERTED, FOLDERS, TABLES, FilePath, Suggested
 from wdport.cli.documents import Document, mark_machine
-from wdport.cli.verb import CountOr, OneOf, Verb, VerbOption, Whole
+from wdport.cli.verb import Number, OneOf, Verb, VerbOption
 from wdport.errors import UsageError, printable
 from wdport.options import Argument, Declared, Operand, options_of
 
@@ -117,12 +117,10 @@ def _option(declared: Declared) -> click.Option:
 
 def _type(declared: Declared) -> Any:
     option = declared.option
-    if option.word:
-        return CountOr(option.word)
+    if declared.interval is not None:
+        return Number(declared.interval, option.word)
     if option.choices:
         return OneOf(option.choices, option.former_choices)
-    if option.bounds:
-        return Whole(*option.bounds)
     if option.completions:
         return Suggested(option.completions, option.by_comma)
     if option.files == "document":

@@ -22,7 +22,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.model_target import Target, file_target
 from wdport.files.sealed_archive import sealed_archive
-from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
+from wdport.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
 
 if TYPE_CHECKING:
     from wdport.cli.results import CodedDocument
@@ -86,7 +86,9 @@ class DecodeRequest(CodingRequest):
         "Convert to bytes by truncation (half a level too dark on average) instead of rounding.",
         group="outputs")] = False  # fmt: skip
     normalised: Annotated[bool, Option("The latents are normalized, as returned by diffusion models.")] = False
-    fps: Annotated[float | None, Option("Frames per second of a .gif or .mp4.  [default: 16]", group="outputs")] = None
+    fps: Annotated[float | None, Option(
+        "Frames per second of a .gif or .mp4.  [default: 16]",
+        group="outputs", bounds=Interval(0.1, 1000))] = None  # fmt: skip
 
 
 @verb("encode", EncodeRequest)
@@ -161,15 +163,12 @@ def decode(request: DecodeRequest) -> None:
 
 def _require_fitting(played: bool, request: DecodeRequest) -> None:
     """Raise :class:`UsageError` for options that contradict each other."""
-    fps = request.fps
     if played and request.output_dtype == "float32":
         raise UsageError("--output-dtype", "a .gif or .mp4 holds bytes", "leave it out, or write a .npy file")
     if request.truncate and not played and request.output_dtype != "uint8":
         raise UsageError("--truncate", "is for bytes", "add --output-dtype uint8")
-    if fps is not None and not played:
+    if request.fps is not None and not played:
         raise UsageError("--fps", "a .npy file has no frames per second", "leave it out")
-    if fps is not None and not 0.1 <= fps <= 1000:
-        raise UsageError("--fps", f"{fps:g} frames per second", "give a number from 0.1 to 1000")
 
 
 def _run(

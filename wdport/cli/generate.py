@@ -23,7 +23,7 @@ from wdport.files.json_document import NamedFile, output_file
 from wdport.files.model_target import Target, file_target
 from wdport.files.sealed_archive import sealed_archive
 from wdport.limits import MAX_STEPS
-from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
+from wdport.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
 from wdport.shared_types import POLICIES
 
 if TYPE_CHECKING:
@@ -62,14 +62,17 @@ class GenerateRequest:
     steps: Annotated[int | None, Option(
         "Maximum number of steps per block.  [default: one per token]", bounds=(1, MAX_STEPS))] = None  # fmt: skip
     threshold: Annotated[float, Option(
-        "Keep a token as soon as its probability exceeds P; 1 disables this.", "P")] = 0.95  # fmt: skip
+        "Keep a token as soon as its probability exceeds P; 1 disables this.",
+        "P", bounds="from 0 to 1")] = 0.95  # fmt: skip
     edit: Annotated[float | None, Option(
         "Replace generated tokens with others whose probability exceeds P, for at most 17 steps after a block is "
-        "full.  [default: never]", "P")] = None  # fmt: skip
-    temperature: Annotated[float, Option("At 0, take the most probable token; above 0, draw tokens.", "T")] = 0.0
+        "full.  [default: never]", "P", bounds="from 0 to 1")] = None  # fmt: skip
+    temperature: Annotated[float, Option(
+        "At 0, take the most probable token; above 0, draw tokens.", "T", bounds=Interval(0, 1e6))] = 0.0  # fmt: skip
     top_k: Annotated[int | None, Option("Draw from the K most probable tokens.", "K", bounds=(1, MAX_STEPS))] = None
     top_p: Annotated[float | None, Option(
-        "Draw from the most probable tokens whose probabilities add up to P.", "P")] = None  # fmt: skip
+        "Draw from the most probable tokens whose probabilities add up to P.",
+        "P", bounds="from 0 to 1")] = None  # fmt: skip
     end: Annotated[str | None, Option("Token that ends a text, given by its number or its name.", "TOKEN")] = None
     forbid: Annotated[tuple[str, ...], Option(
         "Token that is never generated, given by its number or its name; repeatable.", "TOKEN")] = ()  # fmt: skip

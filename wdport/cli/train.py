@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from math import inf
 from pathlib import Path
 
 from wdport.checkpoint.expected_hash import require_sha256
@@ -28,7 +27,6 @@ def command(request: TrainRequest) -> None:
     model, other data or other options.
     """
     chosen, join = parse_devices(request.devices, request.distributed, request.shard_weights)
-    _require_numbers(request)
     _require_begun(request)
     inputs = InputFiles(model=request.resume, data=request.data, mapping=request.mapping, config=request.config,
                         condition=request.condition, targets=request.targets)  # fmt: skip
@@ -48,17 +46,6 @@ def command(request: TrainRequest) -> None:
         if request.distributed is None:
             raise
         leave(error)
-
-
-def _require_numbers(request: TrainRequest) -> None:
-    """Raise :class:`UsageError` for a number out of its bounds."""
-    for option, value, limit in (("--lr", request.lr, inf), ("--clip", request.clip, inf), ("--ema", request.ema, 1.0),
-                                 ("--min-snr", request.min_snr, inf)):  # fmt: skip
-        if value is not None and not 0.0 < value < limit:
-            raise UsageError(option, f"is {value:g}", "give a number above 0" + " and below 1" * (limit == 1.0))
-    for option, value in (("--weight-decay", request.weight_decay), ("--energy", request.energy)):
-        if value is not None and not 0.0 <= value < inf:
-            raise UsageError(option, f"is {value:g}", "give a number from 0")
 
 
 def _require_begun(request: TrainRequest) -> None:
