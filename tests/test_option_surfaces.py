@@ -5,15 +5,17 @@ from __future__ import annotations
 from dataclasses import fields
 from inspect import signature
 from itertools import pairwise
-from typing import Any
+from math import inf, nan
+from typing import Any, get_args
 
+import numpy as np
 import pytest
 
 import wdport
 from tests.option_surfaces import ROOT, written
 from wdport.cli.verify import command
 from wdport.errors import UsageError
-from wdport.options import Argument, Unrecorded, options_of
+from wdport.options import Argument, Interval, Range, Unrecorded, interval_of, options_of, require_within
 from wdport.parity.verify_options import PairOptions, RunOptions
 from wdport.parity.verify_request import Pair
 
@@ -67,3 +69,27 @@ def test_verbs_declare_their_options_in_requests() -> None:
     """Not by decorators of click, in which an option stands a second time as a parameter."""
     texts = {path.name: path.read_text(encoding="utf-8") for path in (ROOT / "wdport" / "cli").glob("*.py")}
     assert [name for name, text in texts.items() if "@click.option" in text or "@click.argument" in text] == []
+
+
+def test_ranges_mean_what_they_say() -> None:
+    assert {name: str(interval_of(name)) for name in get_args(Range)} == {
+        name: f"a number {name}" for name in get_args(Range)
+    }
+
+
+BOUNDS: list[tuple[Any, tuple[Any, ...], tuple[Any, ...], str]] = [
+    ((1, 9), (1, 9, np.int64(3), None), (0, 10, 2.0, True, "3", nan), "a whole number from 1 to 9"),
+    ("above 0", (5e-324, 1e308, 3, np.float32(1)), (0, -1.0, inf, nan, True, "1"), "a number above 0"),
+    ("from 0 to 1", (0, 1, 0.5), (-1e-9, 1.01, nan), "a number from 0 to 1"),
+    ("from 0 and below 1", (0, 0.999), (1, 1.0, -1, nan), "a number from 0 and below 1"),
+    (Interval(0.1, 1000), (0.1, 1000), (0.09, 1001, inf), "a number from 0.1 to 1000"),
+]
+
+
+@pytest.mark.parametrize(("bounds", "inside", "outside", "words"), BOUNDS, ids=[words for *_, words in BOUNDS])
+def test_values_are_within_bounds(bounds: Any, inside: Any, outside: Any, words: str) -> None:
+    require_within(bounds, **{f"value {index}": value for index, value in enumerate(inside)})
+    for value in outside:
+        with pytest.raises(UsageError) as raised:
+            require_within(bounds, rate=value)
+        assert str(raised.value) == f"rate: invalid value {value!r}; give {words}"

@@ -61,7 +61,7 @@ def test_what_may_be_written(folder: Path) -> None:
 
 
 def test_a_report_may_go_into_what_is_no_file() -> None:
-    require_reports(reports(("--json", "json", "/dev/null"), ("--html", "html", None)), {}, force=False)
+    require_reports(reports(json="/dev/null", html=None), {}, force=False)
     with pytest.raises(UsageError, match="/dev/null: is not a regular file; give another name with output="):
         writable(Path("/dev/null"))
 

@@ -14,7 +14,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
 from functools import lru_cache
 from inspect import get_annotations
-from numbers import Integral
+from math import inf
+from numbers import Integral, Real
 from os import PathLike
 from types import MappingProxyType, NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
@@ -38,6 +39,45 @@ GROUPS: Final[Mapping[str, Group]] = {"output": "outputs", "html": "outputs", "m
 
 
 @dataclass(frozen=True)
+class Interval:
+    """The finite numbers from ``smallest`` to ``largest`` without the ``excluded``; whole ones if ``integral``."""
+
+    smallest: float
+    largest: float = inf
+    excluded: tuple[float, ...] = ()
+    integral: bool = False
+
+    def __contains__(self, value: Any) -> bool:
+        # A bool is an int in Python. A comparison with NaN is false.
+        is_number = isinstance(value, Integral if self.integral else Real) and not isinstance(value, bool)
+        return is_number and bool(self.smallest <= value <= self.largest) and value not in (*self.excluded, inf)
+
+    def __str__(self) -> str:
+        """In words, for errors."""
+        kind, form = ("a whole number", "d") if self.integral else ("a number", "g")
+        words = f"{kind} {'above' if self.smallest in self.excluded else 'from'} {self.smallest:{form}}"
+        if self.largest == inf:
+            return words
+        return f"{words} {'and below' if self.largest in self.excluded else 'to'} {self.largest:{form}}"
+
+
+Range = Literal["above 0", "from 0", "from 0 to 1", "from 0 and below 1", "above 0 and below 1"]
+_RANGES: Final[Mapping[Range, Interval]] = {
+    "above 0": Interval(0, excluded=(0,)), "from 0": Interval(0), "from 0 to 1": Interval(0, 1),
+    "from 0 and below 1": Interval(0, 1, excluded=(1,)), "above 0 and below 1": Interval(0, 1, excluded=(0, 1)),
+}  # fmt: skip
+Bounds = Interval | Range | tuple[int, int]
+"""Numbers that a value may be; a range in words is one of real numbers, and a pair the first and last whole number."""
+
+
+def interval_of(bounds: Bounds) -> Interval:
+    """The interval that bounds stand for."""
+    if isinstance(bounds, tuple):
+        return Interval(*bounds, integral=True)
+    return _RANGES[bounds] if isinstance(bounds, str) else bounds
+
+
+@dataclass(frozen=True)
 class Option:
     """What an option is, besides its type and its default.
 
@@ -56,7 +96,7 @@ class Option:
     former: tuple[str, ...] = ()
     group: Group | None = None
     files: Kind | tuple[str, ...] | None = None
-    bounds: tuple[int, int] | None = None
+    bounds: Bounds | None = None
     choices: tuple[str, ...] = ()
     former_choices: Mapping[str, str] = field(default_factory=dict)
     word: str = ""
@@ -113,18 +153,27 @@ class Declared:
         return self.option.names or NAMES.get(self.name) or (f"--{self.name.replace('_', '-')}",)
 
     @property
+    def long(self) -> str:
+        """The first of them that has two dashes."""
+        return next(flag for flag in self.flags if flag.startswith("--"))
+
+    @property
     def group(self) -> Group:
         """Its section in the help."""
         return (
-            self.option.group
-            or GROUPS.get(max(self.flags, key=len).removeprefix("--"))
-            or ("inputs" if self.option.files else "run")
+            self.option.group or GROUPS.get(self.long.removeprefix("--")) or ("inputs" if self.option.files else "run")
         )
 
     @property
     def metavar(self) -> str | None:
         """The placeholder of its value in the help; None for click's."""
         return self.option.metavar or ("FILE" if self.option.files and not isinstance(self.option, Operand) else None)
+
+    @property
+    def interval(self) -> Interval | None:
+        """The numbers that it takes, if its bounds are declared."""
+        bounds = Interval(1, integral=True) if self.option.word else self.option.bounds
+        return None if bounds is None else interval_of(bounds)
 
     @property
     def title(self) -> str:
@@ -141,17 +190,19 @@ class Declared:
         return next((marker for marker in self.markers if isinstance(marker, kind)), None)
 
 
-def whole_numbers(minimum: int, maximum: int) -> str:
-    """Bounds in words, for errors."""
-    return f"a whole number from {minimum} to {maximum}"
+def require_within(bounds: Bounds, **values: object) -> None:
+    """Raise :class:`UsageError` for the first of these named values that is neither None nor within the bounds."""
+    interval = interval_of(bounds)
+    for name, value in values.items():
+        if value is not None and value not in interval:
+            raise UsageError(name, f"invalid value {value!r:.40}", f"give {interval}")
 
 
 def require_bounds(request: Any) -> None:
     """Raise :class:`UsageError` for the first option of a request whose value is out of its bounds."""
     for option in options_of(type(request)).values():
-        value, bounds = getattr(request, option.name), option.option.bounds
-        if bounds and value is not None and not (isinstance(value, Integral) and bounds[0] <= int(value) <= bounds[1]):
-            raise UsageError(option.flags[0], f"invalid value {value!r:.40}", f"give {whole_numbers(*bounds)}")
+        if option.interval is not None:
+            require_within(option.interval, **{option.flags[0]: getattr(request, option.name)})
 
 
 def options_of(request: type) -> Mapping[str, Declared]:

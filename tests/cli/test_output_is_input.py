@@ -13,7 +13,7 @@ import pytest
 from tests.cli.files import make_files
 from tests.cli.verbs import VERBS
 from tests.make import SET
-from wdport.cli.completion import FilePath, FolderPath
+from wdport.cli.completion import FOLDERS, FilePath
 from wdport.cli.main import main
 from wdport.files.inputs import Snapshot
 
@@ -54,7 +54,7 @@ def cases() -> list[tuple[str, str, str]]:
     for verb, command in VERBS.items():
         files = [each for each in command.params if isinstance(each.type, FilePath)]
         outputs = [max(each.opts, key=len) for each in files if each.name in OUTPUTS]
-        read = (each for each in files if each.name not in OUTPUTS and not isinstance(each.type, FolderPath))
+        read = (each for each in files if each.name not in OUTPUTS and each.type.endings != FOLDERS)
         inputs = [max(each.opts, key=len) for each in read if isinstance(each, click.Option)]
         words = [word for word in WORDS.get(verb, ()) if "." in word and ":" not in word]
         found += [(verb, output, source) for output in outputs for source in (*words, *inputs)]

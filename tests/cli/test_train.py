@@ -134,8 +134,8 @@ def test_what_is_refused_of_a_new_model(tmp_path: Path, monkeypatch: pytest.Monk
         (["--config", "cycle.yaml", "--warmup", "3"], 2, "--warmup: is for the cosine schedule, not onecycle; add"),
         (["--config", "negative.yaml"], 4, "negative.yaml: optimizer.lr: is -0.1; give a number from 0"),
         (["--config", "half.yaml"], 4, "half.yaml: training.batch_size: is 6.5; give a whole number from 1"),
-        (["--config", "new.yaml", "--weight-decay", "-1"], 2, "--weight-decay: is -1; give a number from 0"),
-        (["--config", "new.yaml", "--energy", "nan"], 2, "--energy: is nan; give a number from 0"),
+        (["--config", "new.yaml", "--weight-decay", "-1"], 2, "--weight-decay: invalid value '-1'; give a number"),
+        (["--config", "new.yaml", "--energy", "nan"], 2, "--energy: invalid value 'nan'; give a number from 0"),
         (["--config", "new.yaml", "--distributed", "127.0.0.1:99999,0/2"], 2, "--distributed: invalid process"),
         (["--config", "new.yaml", "--shard-weights"], 2, "--shard-weights: needs several devices; add --devices all"),
     ):
@@ -146,9 +146,9 @@ def test_what_is_refused_of_a_new_model(tmp_path: Path, monkeypatch: pytest.Monk
 
 WRONG: list[tuple[list[str], str]] = [
     (["--recipe", "public"], "--recipe: this model has no public training script"),
-    (["--lr", "0"], "--lr: is 0; give a number above 0"),
-    (["--ema", "1"], "--ema: is 1; give a number above 0 and below 1"),
-    (["--lr", "nan"], "--lr: is nan; give a number above 0"),
+    (["--lr", "0"], "--lr: invalid value '0'; give a number above 0"),
+    (["--ema", "1"], "--ema: invalid value '1'; give a number above 0 and below 1"),
+    (["--lr", "nan"], "--lr: invalid value 'nan'; give a number above 0"),
     (["-o", "."], "which is not of a run; give another folder with -o"),
     (["-o", "new"], "data: have shape (4, 3); give an array of"),
 ]

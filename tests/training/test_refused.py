@@ -43,7 +43,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "epochs": (STATES, {"epochs": 0}, "epochs: is 0; give a whole number from 1"),
     "batch size": (STATES, {"batch_size": True}, "batch_size: is True; give a whole number from 1"),
     "save every": (STATES, {"save_every": 2.0}, "save_every: is 2.0; give a whole number from 1"),
-    "NaN split": (STATES, {"validation_split": np.nan}, "validation_split: is nan; give a number from 0 and below 1"),
+    "NaN split": (STATES, {"validation_split": np.nan}, "validation_split: invalid value nan; give a number from 0"),
     "targets": (STATES, {"targets": STATES}, "targets: the objective of this model takes none; leave it out"),
     "a list": (STATES.tolist(), {}, "data: is a list, and this model has no series"),
     "another shape": (STATES[:, :1], {}, r"data: have shape \(64, 1\)"),
@@ -76,7 +76,7 @@ def test_an_energy_term_that_the_family_does_not_have(model: Any) -> None:
 
 @pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
 def test_a_share_of_dropped_conditions_that_is_none(share: float, model: Any) -> None:
-    with pytest.raises(UsageError, match=r"drop_condition: is .*; give a number from 0 and below 1"):
+    with pytest.raises(UsageError, match=r"drop_condition: invalid value .*; give a number from 0 and below 1"):
         training_model(model, drop_condition=share)
 
 

@@ -178,10 +178,10 @@ def test_the_masked_loss_is_that_of_transformers(language: Path) -> None:
 
 
 @pytest.mark.parametrize(("arguments", "message"), [
-    ({"mask_rate": 0.0}, "mask_rate: is 0.0; give a number above 0 and below 1"),
-    ({"mask_rate": math.nan}, "mask_rate: is nan; give a number above 0 and below 1"),
-    ({"mask_span": 0}, "mask_span: is 0; give a whole number from 1 to"),
-    ({"mask_span": 2.0}, "mask_span: is 2.0; give a whole number from 1 to"),
+    ({"mask_rate": 0.0}, "mask_rate: invalid value 0.0; give a number above 0 and below 1"),
+    ({"mask_rate": math.nan}, "mask_rate: invalid value nan; give a number above 0 and below 1"),
+    ({"mask_span": 0}, "mask_span: invalid value 0; give a whole number from 1 to"),
+    ({"mask_span": 2.0}, "mask_span: invalid value 2.0; give a whole number from 1 to"),
 ])  # fmt: skip
 def test_masks_that_cannot_be_drawn(arguments: Any, message: str, language: Path) -> None:
     with pytest.raises(UsageError, match=message):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import wraps
 from inspect import signature
 from pathlib import Path
@@ -10,26 +10,29 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from wdport.cli.completion import CHECKPOINTS, CONVERTED, KNOWN, SERIES, TABLES, FilePath, FolderPath, Suggested
+from wdport.cli.completion import CHECKPOINTS, CONVERTED, FOLDERS, TABLES, FilePath, Suggested
 from wdport.cli.documents import Document, mark_machine
-from wdport.cli.verb import CountOr, OneOf, Verb, VerbOption, Whole
+from wdport.cli.verb import Number, OneOf, Verb, VerbOption
 from wdport.errors import UsageError, printable
 from wdport.options import Argument, Declared, Operand, options_of
 
 T = TypeVar("T")
 
-_SUFFIXES: Final = {"checkpoint": CHECKPOINTS, "converted": CONVERTED, "model": (*CONVERTED, *CHECKPOINTS),
-                    "table": TABLES, "any": (*CHECKPOINTS, *CONVERTED, *TABLES), "series": SERIES,
-                    "known": KNOWN}  # fmt: skip
+_SUFFIXES: Final = {
+    "checkpoint": CHECKPOINTS, "converted": CONVERTED, "model": (*CONVERTED, *CHECKPOINTS), "table": TABLES,
+    "any": (*CHECKPOINTS, *CONVERTED, *TABLES), "series": (".csv", ".npy", ".npz", ".arff", ".mat", ".txt"),
+    "known": (".csv", ".npy", ".npz", ".txt"), "folder": FOLDERS,
+}  # fmt: skip
 
 
-def verb(name: str, request: type[T], **settings: Any) -> Callable[[Callable[[T], int]], Verb]:
-    """A decorator that makes a verb of a function of a request; ``settings`` are those of the verb."""
+def verb(name: str, request: type[T], **settings: Any) -> Callable[[Callable[[T], int | None]], Verb]:
+    """A decorator that makes a verb of a function of a request, which returns an exit code, or None for 0; ``settings``
+    are those of the verb."""
 
-    def decorate(function: Callable[[T], int]) -> Verb:
+    def decorate(function: Callable[[T], int | None]) -> Verb:
         @click.command(name=name, cls=Verb, params=parameters(request), **settings)
         @wraps(function)
-        def command(**values: Any) -> int:
+        def command(**values: Any) -> int | None:
             return function(request_of(request, values))
 
         return command
@@ -57,6 +60,14 @@ def arguments(function: Callable[..., object], request: object, /, **more: Any) 
     """The options of a request that are parameters of a function, for its call; ``more`` is in place of some."""
     names = [name for name in signature(function).parameters if name in options_of(type(request))]
     return {name: getattr(request, name) for name in names} | more
+
+
+def refuse(request: object, names: Iterable[str], what: str, fix: str) -> None:
+    """Raise :class:`UsageError` for the first of these options of a request that does not have its default."""
+    declared = options_of(type(request))
+    for option in (declared[name] for name in names):
+        if getattr(request, option.name) not in (option.default, {}):
+            raise UsageError(option.long, what, fix)
 
 
 def parse_values(pairs: tuple[str, ...]) -> dict[str, str]:
@@ -106,19 +117,17 @@ def _option(declared: Declared) -> click.Option:
 
 def _type(declared: Declared) -> Any:
     option = declared.option
-    if option.word:
-        return CountOr(option.word)
+    if declared.interval is not None:
+        return Number(declared.interval, option.word)
     if option.choices:
         return OneOf(option.choices, option.former_choices)
-    if option.bounds:
-        return Whole(*option.bounds)
     if option.completions:
         return Suggested(option.completions, option.by_comma)
+    if option.files == "document":
+        return Document()
     if option.files:
-        kinds = {"folder": FolderPath, "document": Document}
-        if option.files in kinds:
-            return kinds[option.files]()
-        return FilePath(_SUFFIXES[option.files] if isinstance(option.files, str) else option.files)
+        endings = _SUFFIXES[option.files] if isinstance(option.files, str) else option.files
+        return FilePath(endings, "a folder" if endings == FOLDERS else "a file")
     return {int: click.INT, float: click.FLOAT}.get(declared.base)
 
 

@@ -22,7 +22,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.model_target import Target, file_target
 from wdport.files.sealed_archive import sealed_archive
-from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
+from wdport.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
 
 if TYPE_CHECKING:
     from wdport.cli.results import CodedDocument
@@ -86,11 +86,13 @@ class DecodeRequest(CodingRequest):
         "Convert to bytes by truncation (half a level too dark on average) instead of rounding.",
         group="outputs")] = False  # fmt: skip
     normalised: Annotated[bool, Option("The latents are normalized, as returned by diffusion models.")] = False
-    fps: Annotated[float | None, Option("Frames per second of a .gif or .mp4.  [default: 16]", group="outputs")] = None
+    fps: Annotated[float | None, Option(
+        "Frames per second of a .gif or .mp4.  [default: 16]",
+        group="outputs", bounds=Interval(0.1, 1000))] = None  # fmt: skip
 
 
 @verb("encode", EncodeRequest)
-def encode(request: EncodeRequest) -> int:
+def encode(request: EncodeRequest) -> None:
     """Encode a VIDEO with a converted MODEL, an autoencoder, into latents.
 
     VIDEO is an array (B, T, H, W, C) of floating-point values from -1 to 1 or of bytes from 0 to 255, a .gif or .mp4
@@ -120,11 +122,11 @@ def encode(request: EncodeRequest) -> int:
 
     video = request.video
     path = request.output or video.with_name(f"{video.stem}.latents.npz")
-    return _run(request, "encode", video, ("video",), partial(file_target, path, (".npz",)), plan)
+    _run(request, "encode", video, ("video",), partial(file_target, path, (".npz",)), plan)
 
 
 @verb("decode", DecodeRequest)
-def decode(request: DecodeRequest) -> int:
+def decode(request: DecodeRequest) -> None:
     """Decode LATENTS (B, t, h, w, z) with a converted MODEL, an autoencoder, into a video.
 
     Frames are written as they are decoded, so memory does not depend on their number.
@@ -156,27 +158,24 @@ def decode(request: DecodeRequest) -> int:
 
         return work, {"values": values, "truncated": request.truncate, "fps": fps if played else None}
 
-    return _run(request, "decode", latents, ("latents", "mean"), partial(video_target, path), plan)
+    _run(request, "decode", latents, ("latents", "mean"), partial(video_target, path), plan)
 
 
 def _require_fitting(played: bool, request: DecodeRequest) -> None:
     """Raise :class:`UsageError` for options that contradict each other."""
-    fps = request.fps
     if played and request.output_dtype == "float32":
         raise UsageError("--output-dtype", "a .gif or .mp4 holds bytes", "leave it out, or write a .npy file")
     if request.truncate and not played and request.output_dtype != "uint8":
         raise UsageError("--truncate", "is for bytes", "add --output-dtype uint8")
-    if fps is not None and not played:
+    if request.fps is not None and not played:
         raise UsageError("--fps", "a .npy file has no frames per second", "leave it out")
-    if fps is not None and not 0.1 <= fps <= 1000:
-        raise UsageError("--fps", f"{fps:g} frames per second", "give a number from 0.1 to 1000")
 
 
 def _run(
     request: CodingRequest, direction: Literal["encode", "decode"], source: Path, names: tuple[str, ...],
     target_of: Callable[[InputFiles, bool], Target],
     plan: Callable[[Array, Coded, Target], tuple[Work, Mapping[str, Any]]],
-) -> int:  # fmt: skip
+) -> None:  # fmt: skip
     """Check the files, run the autoencoder, and give the result.
 
     Args:
@@ -217,7 +216,6 @@ def _run(
         **settings,
     )  # fmt: skip
     give("coded", lambda: result, document, lambda: _text(result, path))
-    return 0
 
 
 def _text(coded: CodedDocument, path: Path) -> str:

@@ -27,19 +27,18 @@ VARIABLE: Final = "_WDPORT_COMPLETE"
 CHECKPOINTS: Final = (".ckpt", ".pt", ".pth", ".bin", ".safetensors", ".index.json")
 CONVERTED: Final = (".keras", ".safetensors", ".weights.h5", ".npz", ".orbax")
 TABLES: Final = (".yaml", ".yml")
-SERIES: Final = (".csv", ".npy", ".npz", ".arff", ".mat", ".txt")
-KNOWN: Final = (".csv", ".npy", ".npz", ".txt")
+FOLDERS: Final = ("/",)
+"""With which no file ends."""
 
 
 class FilePath(click.types.StringParamType):
-    """A file name, completed to folders and to files with certain suffixes; any file if there are none."""
+    """A file name, completed to folders and to files with certain suffixes; any file if there are none. An error calls
+    it the ``phrase``."""
 
     name = "file"
-    phrase = "a file"
-    """What an empty value lacks, for the message."""
 
-    def __init__(self, endings: Iterable[str] = ()) -> None:
-        self.endings = tuple(dict.fromkeys(endings))
+    def __init__(self, endings: Iterable[str] = (), phrase: str = "a file") -> None:
+        self.endings, self.phrase = tuple(dict.fromkeys(endings)), phrase
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == "-":
@@ -49,17 +48,6 @@ class FilePath(click.types.StringParamType):
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(name, type="path") for name in matching(incomplete, self.endings)]
-
-
-class FolderPath(FilePath):
-    """A folder, which may not exist yet; completed to folders."""
-
-    name = "folder"
-    phrase = "a folder"
-
-    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
-        folders = (name for name in matching(incomplete, ()) if name.endswith("/"))
-        return [CompletionItem(name, type="path") for name in folders]
 
 
 class Suggested(click.types.StringParamType):
@@ -88,8 +76,9 @@ def matching(begun: str, endings: tuple[str, ...]) -> list[str]:
     return [name + "/" * is_folder for name, is_folder in names if is_folder or name.endswith(endings or "")]
 
 
+@add_completion_class
 class _Bash(BashComplete):
-    """Words with spaces stay whole, and no space is added after a folder."""
+    """Words with spaces stay whole, and no space is added after a folder; works from bash 4.4 on."""
 
     source_template: ClassVar[str] = """\
 %(complete_func)s() {
@@ -122,6 +111,7 @@ class _WholeWords(ShellComplete):
         return items
 
 
+@add_completion_class
 class _Zsh(_WholeWords, ZshComplete):
     """As click's, with files completed by their kind."""
 
@@ -158,6 +148,7 @@ fi
 """
 
 
+@add_completion_class
 class _Fish(_WholeWords, FishComplete):
     """As click's, with files completed by their kind."""
 
@@ -172,9 +163,3 @@ function %(complete_func)s
 end
 complete --no-files --command %(prog_name)s --arguments "(%(complete_func)s)"
 """
-
-
-def prepare() -> None:
-    """Register the shells; the bash script works from bash 4.4 on."""
-    for shell in (_Bash, _Zsh, _Fish):
-        add_completion_class(shell)

@@ -92,7 +92,7 @@ class ConvertRequest:
 
 
 @verb("convert", ConvertRequest)
-def command(request: ConvertRequest) -> int:
+def command(request: ConvertRequest) -> None:
     """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .bin, .safetensors, .tar.gz, or a folder) into a Keras model.
 
     Writes the model, reads it back and compares it (a folder is hashed while it is written), and writes a manifest
@@ -123,7 +123,6 @@ def command(request: ConvertRequest) -> int:
         console.warn(
             f"assumed, since neither file nor configuration states them: {assumptions}; give --config FILE or --set"
         )
-    return 0
 
 
 def _summary(conversion: Conversion) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, Literal
@@ -42,23 +42,22 @@ class Document(FilePath):
         return str(value)
 
 
-def file_of(json_file: str | None) -> str | None:
-    """The file that --json names; None for standard output."""
-    return None if json_file == STDOUT else json_file
-
-
 Destination = OutputPath | Literal["-"] | None
 """Where --json writes: to a file, to standard output in place of text, or nowhere."""
 
 
-def require_document(json_file: str | None, inputs: Mapping[str, Path], outputs: Mapping[str, Path] | None = None,
-                     force: bool = False) -> Destination:  # fmt: skip
+def require_document(
+    json_file: str | None, inputs: Mapping[str, Path], outputs: Mapping[str, Path | None] | None = None,
+    force: bool = False,
+) -> Destination:  # fmt: skip
     """Return where the document goes; refuse, before any work is done, a file that cannot be written, is an input or
-    another output, or is not JSON of wdport."""
+    another output, or is not JSON of wdport, and outputs (None where there is none) that are the same file."""
+    named = [(option, output) for option, output in (outputs or {}).items() if output]
+    require_apart(named, {})
     if json_file is None or json_file == STDOUT:
         return STDOUT if json_file else None
     path = Path(json_file)
-    require_apart([*(outputs or {}).items(), ("--json", path)], inputs)
+    require_apart([*named, ("--json", path)], inputs)
     output = writable(path, inputs, True, "--json", streams=True)
     if not (force or is_stream(path) or is_replaceable(path, "json")):
         raise UsageError(path, "exists already and is not JSON of wdport", "give another name with --json")
@@ -116,18 +115,17 @@ class Report:
     path: Path
 
 
-def reports(*named: tuple[str, str, str | None]) -> list[Report]:
-    """Reports from (option, kind, file), without the options that are not given."""
-    return [Report(option, kind, Path(file)) for option, kind, file in named if file is not None]
+def reports(**files: str | None) -> list[Report]:
+    """Reports by their kinds, which are the names of their options; without those that go to no file."""
+    return [Report(f"--{kind}", kind, Path(file)) for kind, file in files.items() if file not in (None, STDOUT)]
 
 
-def require_reports(requested: Iterable[Report], inputs: Mapping[str, Path], force: bool) -> dict[str, OutputPath]:
+def require_reports(requested: Sequence[Report], inputs: Mapping[str, Path], force: bool) -> dict[str, OutputPath]:
     """Return the outputs by option; refuse a file that could not be written at the end, or would replace an input,
     another report or a foreign file.
 
     Special files, such as ``/dev/stdout``, are written to.
     """
-    requested = list(requested)
     require_apart([(report.option, report.path) for report in requested], inputs)
     return {
         report.option: writable(report.path, inputs, force, report.option, report.kind, True) for report in requested

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
-from wdport.cli.click_options import verb
+from wdport.cli.click_options import refuse, verb
 from wdport.cli.completion import CONVERTED
 from wdport.cli.console import console
 from wdport.cli.documents import give, reports, require_document, require_reports
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.model_inputs import open_sampled
 from wdport.cli.progress import scores_bar
-from wdport.errors import UsageError, printable
+from wdport.errors import printable
 from wdport.files.inputs import InputFiles
 from wdport.options import FORCE, JSON, Operand, Option
 
@@ -59,7 +59,7 @@ class EvaluateRequest:
 
 
 @verb("evaluate", EvaluateRequest)
-def command(request: EvaluateRequest) -> int:
+def command(request: EvaluateRequest) -> None:
     """Score generated series against real ones; smaller is better.
 
     SAMPLES is a file from wdport sample or another program: series (n, N, F) in the units of the data. A converted
@@ -68,16 +68,14 @@ def command(request: EvaluateRequest) -> int:
     samples, data, scale, encoder = request.samples, request.data, request.scale, request.encoder
     # An .npz file is a converted model only with --sweep.
     is_model = request.sweep is not None or Path(samples).suffix.lower() not in SAMPLES
-    for name, value in (("--count", request.count), ("--scale", scale), ("--unconditional", request.unconditional)):
-        if value and not is_model:  # a count is at least 5
-            raise UsageError(name, "is for a model", "leave it out: all samples of a file are scored")
+    if not is_model:
+        fix = "leave it out: all samples of a file are scored"
+        refuse(request, ("count", "scale", "unconditional"), "is for a model", fix)
     scales = scale if scale is not None and scale.endswith(".npy") else None
     inputs = InputFiles(samples=samples, data=data, against=request.against, encoder=encoder, scale=scales)
     inputs.with_manifests("samples", "encoder")
-    requested = reports(("--html", "html", request.html_file))
-    page = require_reports(requested, inputs, request.force).get("--html")
-    outputs = {report.option: report.path for report in requested}
-    document = require_document(request.json_file, inputs, outputs, request.force)
+    page = require_reports(reports(html=request.html_file), inputs, request.force).get("--html")
+    document = require_document(request.json_file, inputs, {"--html": page.path if page else None}, request.force)
     if page is not None:
         from wdport.evaluation.figures import require_figures
 
@@ -132,4 +130,3 @@ def command(request: EvaluateRequest) -> int:
                 drawn = {label: swept.samples[label] for label in dict.fromkeys([*first, *swept.samples])}
             write_text(page, page_of(evaluation, drawn, title, swept))
             console.account(f"  wrote  {request.html_file}")
-    return 0

@@ -7,7 +7,7 @@ import platform
 import sys
 import time
 from contextlib import suppress
-from typing import ClassVar, Final
+from typing import Final
 
 import click
 from click.shell_completion import shell_complete
@@ -56,11 +56,6 @@ COMPLETION = 'Tab completion: eval "$(_WDPORT_COMPLETE=bash_source wdport)"; als
 class _Verbs(Verbs):
     """All verbs."""
 
-    modules: ClassVar = {
-        **{name: f"wdport.cli.{name}:command" for name in VERBS},
-        **{name: f"wdport.cli.codec:{name}" for name in ("encode", "decode")},
-    }
-
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name in VERBS:
             require_supported()
@@ -71,7 +66,10 @@ class _Verbs(Verbs):
             formatter.write_dl(list(VERBS.items()))
 
 
-@click.group(cls=_Verbs, context_settings=HELP, epilog=f"{CODES}\n\n{COMPLETION}")
+@click.group(cls=_Verbs, context_settings=HELP, epilog=f"{CODES}\n\n{COMPLETION}", modules={
+    **{name: f"wdport.cli.{name}:command" for name in VERBS},
+    **{name: f"wdport.cli.codec:{name}" for name in ("encode", "decode")},
+})  # fmt: skip
 @click.version_option(VERSION, prog_name="wdport")
 def group() -> None:
     """Move trained models from PyTorch to Keras 3 on JAX, and prove that nothing changed."""
@@ -117,7 +115,6 @@ def _run(words: list[str]) -> int:
 
 
 def _complete() -> int:
-    completion.prepare()
     return shell_complete(group, {}, "wdport", completion.VARIABLE, os.environ[completion.VARIABLE])
 
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET
 
-from wdport.cli.click_options import arguments, verb
+from wdport.cli.click_options import arguments, refuse, verb
 from wdport.cli.console import facts, size
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.model_inputs import SAMPLERS, SPACING, model_inputs, not_sampled, open_own, stored_variables
 from wdport.cli.verb import given_options
-from wdport.cli.verification import passes, unverified, verified_artifact, verified_row
+from wdport.cli.verification import require_passed, unverified, verified_artifact, verified_row
 from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
@@ -96,7 +96,7 @@ class ExportRequest:
 
 
 @verb("export", ExportRequest)
-def command(request: ExportRequest) -> int:
+def command(request: ExportRequest) -> None:
     """Export a converted MODEL as StableHLO with its weights, to run with only jax, or as PyTorch tensors.
 
     Copy wdport/exporting/loader.py to the machine that runs StableHLO; the loader needs jax and, to read the file,
@@ -107,37 +107,26 @@ def command(request: ExportRequest) -> int:
     model, output, what = request.model, request.output, request.what
     read = model_inputs(model, request.sha256, mapping=request.mapping, like=request.like, optimizer=request.optimizer)
     if request.to == "torch":
-        return _export_torch(request, read)
-    for name, value in (("--like", request.like), ("--optimizer-file", request.optimizer), ("--key", request.key)):
-        if value:
-            raise UsageError(name, "requires --to torch", "leave it out, or add --to torch")
+        _export_torch(request, read)
+        return
+    refuse(request, ("like", "optimizer", "key"), "requires --to torch", "leave it out, or add --to torch")
     converted = open_own(model, request.mapping, request.function, request.inputs)
     why = not_sampled(converted)
     what = what or ("network" if why else "denoiser")
     if what != "network" and why:
         raise UsageError(converted.path, why[0], f"{why[1]}; --what network exports this one")
-    _require_fitting(what, request)
+    if what != "sampler":
+        fix = "leave it out, or add --what sampler"
+        refuse(request, ("sampler", "steps", "spacing", "eta"), "requires --what sampler", fix)
+    if what != "network":
+        refuse(request, ("sizes", "inputs"), "requires --what network", "leave it out, or add it")
     sizes = _sizes(request.sizes)
     path = Path(output) if output else converted.path.with_name(f"{stem_of(converted.path)}.stablehlo")
     target = export_target(path, read, request.force)
     document = require_document(request.json_file, read, {"-o": target.path}, request.force)
     require_jax()
     start_jax()
-    return _export_program(request, what, converted, target, document, sizes)
-
-
-def _require_fitting(what: str, request: ExportRequest) -> None:
-    """Raise :class:`UsageError` for options of another kind of export."""
-    options = {
-        "--sampler": request.sampler,
-        "--steps": request.steps is not None,
-        "--spacing": request.spacing,
-        "--eta": request.eta,
-    }
-    if what != "sampler" and (first := next((name for name, value in options.items() if value), "")):
-        raise UsageError(first, "requires --what sampler", "leave it out, or add --what sampler")
-    if what != "network" and (request.sizes or request.inputs):
-        raise UsageError("--size" if request.sizes else "--input", "requires --what network", "leave it out, or add it")
+    _export_program(request, what, converted, target, document, sizes)
 
 
 def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
@@ -150,11 +139,10 @@ def _sizes(pairs: tuple[str, ...]) -> dict[str, int]:
     return sizes
 
 
-def _export_torch(request: ExportRequest, inputs: InputFiles) -> int:
+def _export_torch(request: ExportRequest, inputs: InputFiles) -> None:
     """Write PyTorch tensors and print a summary."""
-    options = given_options()
-    for name in (options[name] for name in OTHERS if name in options):
-        raise UsageError(name, "requires --to stablehlo; --to torch writes tensors", "leave it out")
+    if others := [option for name, option in given_options().items() if name in OTHERS]:
+        raise UsageError(others[0], "requires --to stablehlo; --to torch writes tensors", "leave it out")
     from wdport.conversion.inverse import restored
     from wdport.conversion.load import open_converted
     from wdport.exporting.to_torch import torch_output, verify_tensors, write_restored
@@ -173,13 +161,12 @@ def _export_torch(request: ExportRequest, inputs: InputFiles) -> int:
         if request.verify:
             where = back.key if request.optimizer else None
             verification = verify_tensors(converted, first.path, back, inputs.get("like"), where)
-            if not passes(verification, target, lambda: copy_file(first.path, target.output), document):
-                return verification.exit_code
+            require_passed(verification, target, document)
+            copy_file(first.path, target.output)
     name = converted.path.name
     described = {field: getattr(back, field) for field in ("prefixes", "recomputed", "chosen", "left_out")}
     give("export", lambda: _document(name, "torch", target.path, verification, tensors=len(back.tensors), **described),
          document, lambda: _torch_text(name, back, target.path, written, verification))  # fmt: skip
-    return 0
 
 
 def _document(
@@ -216,7 +203,7 @@ def _left_out(names: Mapping[str, str]) -> str:
 def _export_program(
     request: ExportRequest, what: str, converted: Converted, target: Target, document: Destination,
     sizes: Mapping[str, int],
-) -> int:  # fmt: skip
+) -> None:  # fmt: skip
     """Write the programs of ``what`` to ``target`` and print a summary."""
     import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
@@ -229,15 +216,12 @@ def _export_program(
         exported, verification = _exported(converted, request.dtype, first, order), None
         if request.verify:
             verification = verified_artifact(converted, first.path)
-            if not passes(
-                verification, target, lambda: write_compared(target, first.path, verification.compared()), document
-            ):
-                return verification.exit_code
+            require_passed(verification, target, document)
+            write_compared(target, first.path, verification.compared())
             exported = replace(exported, path=target.path, size=target.path.stat().st_size)
     name = converted.path.name
     give("export", lambda: _program_document(name, exported, verification), document,
          lambda: _program_text(name, exported, verification))  # fmt: skip
-    return 0
 
 
 def _exported(converted: Converted, dtype: str, target: Target, order: Order) -> Exported:

@@ -5,28 +5,25 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
-from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import verb
 from wdport.cli.console import counted, facts, size
 from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
+from wdport.cli.model_inputs import model_inputs
 from wdport.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
 from wdport.errors import UsageError, printable
 from wdport.families.roles import Completing
 from wdport.files.atomic import write_text
-from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.model_target import Target, file_target
-from wdport.files.outputs import require_apart
 from wdport.files.sealed_archive import sealed_archive
 from wdport.limits import MAX_STEPS
-from wdport.options import FORCE_OUTPUT, JSON, SHA256, Operand, Option
+from wdport.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
 from wdport.shared_types import POLICIES
 
 if TYPE_CHECKING:
@@ -65,14 +62,17 @@ class GenerateRequest:
     steps: Annotated[int | None, Option(
         "Maximum number of steps per block.  [default: one per token]", bounds=(1, MAX_STEPS))] = None  # fmt: skip
     threshold: Annotated[float, Option(
-        "Keep a token as soon as its probability exceeds P; 1 disables this.", "P")] = 0.95  # fmt: skip
+        "Keep a token as soon as its probability exceeds P; 1 disables this.",
+        "P", bounds="from 0 to 1")] = 0.95  # fmt: skip
     edit: Annotated[float | None, Option(
         "Replace generated tokens with others whose probability exceeds P, for at most 17 steps after a block is "
-        "full.  [default: never]", "P")] = None  # fmt: skip
-    temperature: Annotated[float, Option("At 0, take the most probable token; above 0, draw tokens.", "T")] = 0.0
+        "full.  [default: never]", "P", bounds="from 0 to 1")] = None  # fmt: skip
+    temperature: Annotated[float, Option(
+        "At 0, take the most probable token; above 0, draw tokens.", "T", bounds=Interval(0, 1e6))] = 0.0  # fmt: skip
     top_k: Annotated[int | None, Option("Draw from the K most probable tokens.", "K", bounds=(1, MAX_STEPS))] = None
     top_p: Annotated[float | None, Option(
-        "Draw from the most probable tokens whose probabilities add up to P.", "P")] = None  # fmt: skip
+        "Draw from the most probable tokens whose probabilities add up to P.",
+        "P", bounds="from 0 to 1")] = None  # fmt: skip
     end: Annotated[str | None, Option("Token that ends a text, given by its number or its name.", "TOKEN")] = None
     forbid: Annotated[tuple[str, ...], Option(
         "Token that is never generated, given by its number or its name; repeatable.", "TOKEN")] = ()  # fmt: skip
@@ -98,7 +98,7 @@ class GenerateRequest:
 
 
 @verb("generate", GenerateRequest)
-def command(request: GenerateRequest) -> int:
+def command(request: GenerateRequest) -> None:
     """Fill gaps in texts, or continue them, with a converted MODEL, a masked language model.
 
     In each step, the network predicts every missing token of a block, and the most probable predictions are kept.
@@ -108,18 +108,16 @@ def command(request: GenerateRequest) -> int:
     from wdport.files.animation import frames_target, write_frames
 
     force, tokenizer, file = request.force, request.tokenizer, request.text_file or request.prompt_ids
-    inputs = InputFiles(model=request.model, prompts=file, tokenizer=tokenizer).with_manifests("model")
+    inputs = model_inputs(request.model, request.sha256, prompts=file, tokenizer=tokenizer)
     prompts = read_prompts(request.texts, request.text_file, request.prompt_ids)
-    inputs.check(partial(require_sha256, request.model, request.sha256))
     converted = open_converted(request.model)
     if not isinstance(converted.family, Completing):
         what, fix = f"a {converted.family.name} model generates no text", "give a converted masked language model"
         raise UsageError(converted.path, what, f"{fix}; wdport.load_model runs this one")
     target = file_target(Path(request.output), FORMATS, inputs, force) if request.output else None
     moving = frames_target(Path(request.animate), force, inputs) if request.animate else None
-    named = {name: output.path for name, output in (("-o", target), ("--animate", moving)) if output}
-    require_apart(named.items(), {})
-    document = require_document(request.json_file, inputs, named, force)
+    outputs = {"-o": target.path if target else None, "--animate": moving.path if moving else None}
+    document = require_document(request.json_file, inputs, outputs, force)
     require_jax()
     start_jax(request.dtype)
     import keras  # noqa: F401  before our modules that need it: importing it imports the ports
@@ -130,16 +128,15 @@ def command(request: GenerateRequest) -> int:
     started = time.monotonic()
     model = load_model(converted.path, request.dtype)
     masked = generator_of(model).mask(request.mask)
-    end, forbid = request.end, request.forbid
-    words = _words(model, masked, tokenizer, prompts, (end, *forbid), target)
+    words = _words(model, masked, tokenizer, prompts, (request.end, *request.forbid), target)
     texts = () if words is None else [words.encode(text, bool(request.length)) for text in prompts.texts]
     arrays = [np.asarray(tokens, np.int64) for tokens in (*prompts.tokens, *texts)]
     with_gaps: list[Any] = [np.repeat(array, np.where(array == masked, request.gap, 1)) for array in arrays]
     settings: dict[str, Any] = {
         **{name: getattr(request, name) for name in SETTINGS},
         "mask": masked,
-        "end": None if end is None else _number("--end", end, words),
-        "forbid": [_number("--forbid", token, words) for token in forbid],
+        "end": None if request.end is None else _number("--end", request.end, words),
+        "forbid": [_number("--forbid", token, words) for token in request.forbid],
     }
     read = None if prompts.file is None else NamedFile(prompts.file.name, inputs.sha256("prompts"))
     inputs.end_reading()
@@ -154,7 +151,6 @@ def command(request: GenerateRequest) -> int:
         some = range(min(len(generated), SHOWN))
         write_frames(moving, [[frame(tokens) for tokens in generated.frames(index, masked)] for index in some])
     give("generated", lambda: result, document, lambda: _text(result, target), asked=target is None)
-    return 0
 
 
 def document_of(

@@ -53,7 +53,7 @@ class InspectRequest:
 
 
 @verb("inspect", InspectRequest)
-def command(request: InspectRequest) -> int:
+def command(request: InspectRequest) -> None:
     """Show the layout, configuration and tensors of FILE: a checkpoint, an experiment's folder or archive, or a
     converted model."""
     file = request.file
@@ -66,7 +66,6 @@ def command(request: InspectRequest) -> int:
     inspection = _converted(Path(file)) or _checkpoint(Path(file), request.key)
     inputs.end_reading()
     give("inspection", lambda: inspection, document, lambda: _text(inspection, request.every), asked=True)
-    return 0
 
 
 def _converted(path: Path) -> InspectionDocument | None:

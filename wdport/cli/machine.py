@@ -9,8 +9,7 @@ import gc
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Final
 
@@ -47,11 +46,10 @@ def require_torch(where: str, instead: str = "") -> None:
         raise MachineError(where, what, f"pip install 'wdport[torch]'{instead}")
 
 
-@contextmanager
-def noted_cache() -> Iterator[None]:
-    """Inside, an unusable cache gives a note."""
+def prepare_cache(prepare: Callable[[], object]) -> None:
+    """Call a function of :mod:`wdport.jax_settings`; an unusable cache gives a note."""
     try:
-        yield
+        prepare()
     except Unusable as error:
         console.note(f"{printable(error, None)}: it is not used")
 
@@ -75,8 +73,7 @@ def start_jax(dtype: str = "float32") -> None:
     A command compiles its own programs, so settings of JAX that are for other code have no effect: see
     :mod:`wdport.jax_settings`.
     """
-    with noted_cache():
-        use_compile_cache()
+    prepare_cache(use_compile_cache)
     import jax
 
     # Tracing creates many objects, and the collector would traverse those of jax, keras and torch repeatedly, for a

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, ClassVar
+from typing import TYPE_CHECKING, Annotated
 
 import click
 
@@ -16,7 +16,7 @@ from wdport.cli.documents import give, require_document
 from wdport.cli.verb import Verbs
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.options import JSON, KEY, MAPPING, SET, Operand, Option
+from wdport.options import JSON, KEY, MAPPING, MODEL, SET, Operand, Option
 from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
@@ -28,21 +28,14 @@ if TYPE_CHECKING:
 MOST = 20
 """Lines printed per kind; all are in the JSON."""
 
-MODEL = Option("Function that builds your own Keras model; called to list the variables.", "MODULE:FUNCTION",
-               names=("--keras-model",), former=("--model",), group="model")  # fmt: skip
+BUILDER = replace(MODEL, help="Function that builds your own Keras model; called to list the variables.")
 CONFIG = Option("Configuration (YAML), as for convert.", files="table")
 
 
-class _MapVerbs(Verbs):
-    """The verbs of tables."""
-
-    modules: ClassVar = {
-        **{name: f"wdport.cli.map_{name}:command" for name in ("outline", "suggest")},
-        **{name: f"wdport.cli.map:{name}" for name in ("check", "diff", "explain")},
-    }
-
-
-@click.group(name="map", cls=_MapVerbs, no_args_is_help=False)
+@click.group(name="map", cls=Verbs, no_args_is_help=False, modules={
+    **{name: f"wdport.cli.map_{name}:command" for name in ("outline", "suggest")},
+    **{name: f"wdport.cli.map:{name}" for name in ("check", "diff", "explain")},
+})  # fmt: skip
 def command() -> None:
     """Outline a PyTorch model; find, check, explain and compare mapping tables. Nothing is converted."""
 
@@ -53,7 +46,7 @@ class CheckRequest:
 
     table: Annotated[str, Operand(files="table")]
     checkpoint: Annotated[str | None, Operand(files="checkpoint")] = None
-    model: Annotated[str | None, MODEL] = None
+    model: Annotated[str | None, BUILDER] = None
     config: Annotated[str | None, CONFIG] = None
     values: Annotated[dict[str, str], SET]
     key: Annotated[str | None, KEY] = None
@@ -71,7 +64,7 @@ class CheckRequest:
 
 
 @verb("check", CheckRequest, short_help="Look for faults in a table, and for tensors that it does not map.")
-def check(request: CheckRequest) -> int:
+def check(request: CheckRequest) -> None:
     """Look for faults in TABLE and, with CHECKPOINT, for tensors that it does not map.
 
     With --keras-model, or for a table of a model that wdport ships, the command plans the complete conversion, as
@@ -81,26 +74,24 @@ def check(request: CheckRequest) -> int:
     from wdport.conversion.prepare import Settings
     from wdport.conversion.table_documents import check_document
 
-    table, checkpoint = request.table, request.checkpoint
     if request.reference and not request.settings:
         raise UsageError("--reference", "requires --settings", "add --settings, or leave it out")
-    inputs = InputFiles(table=table, checkpoint=checkpoint, config=request.config)
+    inputs = InputFiles(table=request.table, checkpoint=request.checkpoint, config=request.config)
     document = require_document(request.json_file, inputs)
-    model = request.model if checkpoint or not request.settings else None
+    model = request.model if request.checkpoint or not request.settings else None
     settings = Settings(request.config, request.values, key=request.key, model=model)
-    table_check = check_table(table, checkpoint, settings, request.dtype if request.read else "")
+    table_check = check_table(request.table, request.checkpoint, settings, request.dtype if request.read else "")
     report = None
     if request.settings:
         models = replace(settings, model=request.model, reference=request.reference)
-        report = settings_report(table, models, checkpoint)
+        report = settings_report(request.table, models, request.checkpoint)
     sound = not table_check.faults and not (request.strict and table_check.warnings)
     give("check", lambda: check_document(table_check, sound, report), document,
          lambda: _check_text(table_check, sound, request.every, report),
          verdict=lambda: _check_line(table_check, sound))  # fmt: skip
     if not sound:
         fix = "correct the table" + (", or leave out --warnings-as-faults" if not table_check.faults else "")
-        raise MisfitError(Path(table), f"is not sound: {_check_count(table_check)}", fix)
-    return 0
+        raise MisfitError(Path(request.table), f"is not sound: {_check_count(table_check)}", fix)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +101,7 @@ class ExplainRequest:
     name: Annotated[str, Operand()]
     file: Annotated[str, Operand(metavar="CHECKPOINT|CONVERTED", files="any")]
     mapping: Annotated[str | None, MAPPING] = None
-    model: Annotated[str | None, MODEL] = None
+    model: Annotated[str | None, BUILDER] = None
     config: Annotated[str | None, CONFIG] = None
     values: Annotated[dict[str, str], SET]
     key: Annotated[str | None, KEY] = None
@@ -118,7 +109,7 @@ class ExplainRequest:
 
 
 @verb("explain", ExplainRequest, short_help="Show where a variable comes from, or where a tensor goes.")
-def explain(request: ExplainRequest) -> int:
+def explain(request: ExplainRequest) -> None:
     """Show where the variable NAME comes from, or where the tensor NAME goes, with the rule and the line of the table.
 
     Reads the manifest of a converted file; for a checkpoint, plans the conversion as convert does.
@@ -139,7 +130,6 @@ def explain(request: ExplainRequest) -> int:
     give("explanation", lambda: explanation(name, routes, matches), document, 
          lambda: "\n".join([printable(name, LONGEST_FACT), *(facts(_route(match)) for match in matches)]),
          asked=True)  # fmt: skip
-    return 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,18 +144,16 @@ class DiffRequest:
 
 
 @verb("diff", DiffRequest, short_help="Compare two tables, checkpoints or converted files.")
-def diff(request: DiffRequest) -> int:
+def diff(request: DiffRequest) -> None:
     """Compare two tables, two checkpoints or two converted files by name, shape and dtype. Exits 0 with or without
     differences."""
     from wdport.conversion.table_documents import compare_files
 
-    first, second = request.first, request.second
-    inputs = InputFiles(first=first, second=second).with_manifests("first", "second")
+    inputs = InputFiles(first=request.first, second=request.second).with_manifests("first", "second")
     document = require_document(request.json_file, inputs)
-    difference = compare_files(first, second, (request.key_a, request.key_b))
-    give("difference", lambda: difference, document, lambda: _diff_text(difference, first, second),
-         asked=True)  # fmt: skip
-    return 0
+    difference = compare_files(request.first, request.second, (request.key_a, request.key_b))
+    give("difference", lambda: difference, document,
+         lambda: _diff_text(difference, request.first, request.second), asked=True)  # fmt: skip
 
 
 def _check_text(table_check: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> Marked:

@@ -42,7 +42,7 @@ class OutlineRequest:
 
 
 @verb("outline", OutlineRequest, short_help="List the layers of a PyTorch model, and the corresponding Keras layers.")
-def command(request: OutlineRequest) -> int:
+def command(request: OutlineRequest) -> None:
     """List every layer and function of your PyTorch model in call order, with the Keras layers that compute the same.
 
     The model is run in float64 on random inputs. CHECKPOINT is for a function that takes a checkpoint path.
@@ -66,7 +66,6 @@ def command(request: OutlineRequest) -> int:
             model_outline = outline(reference or "", request.inputs, arguments, checkpoint)
     give("outline", lambda: outline_document(model_outline), document,
          lambda: outline_text(model_outline, request.every, width_of(sys.stdout)), asked=True)  # fmt: skip
-    return 0
 
 
 class OutlineRow(NamedTuple):

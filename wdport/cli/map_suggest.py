@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -24,7 +24,7 @@ from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import writable
 from wdport.files.temporary import scratch_folder
-from wdport.options import FORCE, INPUTS, JSON, Option
+from wdport.options import FORCE, INPUTS, JSON, MODEL, Option
 from wdport.text_marks import Marked, joined, marked
 
 if TYPE_CHECKING:
@@ -47,9 +47,7 @@ class SuggestRequest:
     """The command's options."""
 
     reference: Annotated[str | None, Option("The PyTorch model.", "MODULE:FUNCTION", group="model")] = None
-    model: Annotated[str | None, Option(
-        "The Keras model.",
-        "MODULE:FUNCTION", names=("--keras-model",), former=("--model",), group="model")] = None  # fmt: skip
+    model: Annotated[str | None, replace(MODEL, help="The Keras model.")] = None
     inputs: Annotated[tuple[str, ...], INPUTS] = ()
     config: Annotated[str | None, Option("Arguments for both functions (YAML).", files="table")] = None
     checkpoint: Annotated[str | None, Option(
@@ -81,7 +79,7 @@ def command(request: SuggestRequest) -> int:
     read = InputFiles(checkpoint=checkpoint, config=config)
     target = writable(Path(request.output), read, request.force) if request.output else None
     path = target.path if target else None
-    document = require_document(request.json_file, read, {"-o": path} if path else {}, request.force)
+    document = require_document(request.json_file, read, {"-o": path}, request.force)
     if request.watch:
         return _watch(model)
     start_jax_on_cpu()

@@ -6,11 +6,9 @@ import inspect
 import os
 import re
 from collections.abc import Callable
-from contextlib import suppress
 from typing import Any, Final, NoReturn
 
-import click
-
+from wdport.cli.console import console
 from wdport.cli.signals import end_output
 from wdport.errors import MachineError, UsageError, WdportError
 
@@ -67,7 +65,6 @@ def _join(*where: Any) -> None:
 
 def leave(error: WdportError) -> NoReturn:
     """Print the error and exit at once: at a normal exit, jax would wait for processes that have ended, and abort."""
-    with suppress(OSError):
-        click.echo(f"error: {error.command_line}", err=True)
+    console.error(error.command_line)
     end_output()
     os._exit(error.exit_code)

@@ -12,7 +12,6 @@ from typing import Any
 from wdport.cli.console import console
 
 Step = Callable[[str], None]
-Count = Callable[[int, int], None]
 
 
 @contextmanager
@@ -37,7 +36,7 @@ def _bar(
 
 
 @contextmanager
-def progress_bar(title: str) -> Iterator[Count | None]:
+def progress_bar(title: str) -> Iterator[Callable[[int, int], None] | None]:
     """A progress bar of bytes on standard error; ``None`` if that is not a terminal."""
     with _bar(title, lambda progress: progress.DownloadColumn(), 40) as update:
         yield update and (lambda done, total: update(completed=done, total=total))

@@ -54,7 +54,7 @@ class RecordRequest:
 
 
 @verb("record", RecordRequest, arity=lambda options: (1 if "--mapping" in options else 2, 2))
-def command(request: RecordRequest) -> int:
+def command(request: RecordRequest) -> None:
     """Run your own PyTorch model, MODULE:FUNCTION with the weights of CHECKPOINT, and record its outputs.
 
     `wdport verify CONVERTED --against FILE` compares with the recording, without torch.
@@ -80,7 +80,6 @@ def command(request: RecordRequest) -> int:
     except Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
     give("recording", lambda: _document(index, target.path, notes), document, lambda: _text(index, target.path, notes))
-    return 0
 
 
 _BOTH = "give MODULE:FUNCTION and CHECKPOINT"

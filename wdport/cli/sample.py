@@ -25,7 +25,6 @@ from wdport.files.figure import ANIMATED, animate_samples, draw_samples, figure_
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import file_sha256
 from wdport.files.model_target import Target, stem_of
-from wdport.files.outputs import require_apart
 from wdport.files.samples_writer import Blocks, first_samples, samples_target
 from wdport.files.series_figure import DataWindows
 from wdport.jax_settings import chosen_numerics
@@ -151,7 +150,7 @@ class Files:
 
 
 @verb("sample", SampleRequest)
-def command(request: SampleRequest) -> int:
+def command(request: SampleRequest) -> None:
     """Draw samples from a converted MODEL into a file.
 
     An interrupted run resumes where it stopped: run the same command again.
@@ -171,10 +170,8 @@ def command(request: SampleRequest) -> int:
     moving = None
     if request.animate:
         moving = figure_target(Path(request.animate), request.force, inputs, "--animate", ANIMATED)
-    named = [("-o", target), ("--plot", figure), ("--animate", moving)]
-    outputs = {name: output.path for name, output in named if output}
-    require_apart(outputs.items(), {})
-    document = require_document(request.json_file, inputs, outputs, request.force)
+    drawn = {"--plot": figure.path if figure else None, "--animate": moving.path if moving else None}
+    document = require_document(request.json_file, inputs, {"-o": target.path, **drawn}, request.force)
     require_jax()
     files = Files(inputs, converted, target, figure, moving, document, beside)
     try:
@@ -189,7 +186,6 @@ def command(request: SampleRequest) -> int:
         if type(error).__name__ == "LostProcess":  # its module imports jax
             leave(error)
         raise
-    return 0
 
 
 def _draw(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from wdport.cli.click_options import verb
-from wdport.cli.documents import STDOUT, file_of, give, reports, require_reports
+from wdport.cli.documents import STDOUT, give, reports, require_reports
 from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
 from wdport.cli.progress import steps
@@ -44,14 +44,12 @@ def command(request: SelftestRequest) -> int:
     elsewhere, only the faults of --quick are tried. Exits 0 if the expected gate finds every fault at the faulty place,
     most faults are reported with their cause, and no correct variant fails; 1 if not; 6 if nothing was run.
     """
-    json_file, markdown_file = request.json_file, request.markdown_file
     if request.edits:
         fix = "run there: python -m parity_tests.edits -o FILE"
         raise UsageError("--edits", "needs a source checkout of wdport", fix)
     if request.quick and request.family:
         raise UsageError("--family", "--quick has faults of only one family", "leave one of them out")
-    requested = reports(("--json", "json", file_of(json_file)), ("--markdown", "markdown", markdown_file))
-    outputs = require_reports(requested, {}, request.force)
+    outputs = require_reports(reports(json=request.json_file, markdown=request.markdown_file), {}, request.force)
     require_torch("wdport selftest")
     require_jax(torch=True)
     with steps() as say:
@@ -63,11 +61,11 @@ def command(request: SelftestRequest) -> int:
     from wdport.parity.selftest.text import render, render_markdown, verdict_lines
 
     failed: list[WdportError] = []
-    if markdown_file:
+    if request.markdown_file:
         with postponed(failed):
             write_text(outputs["--markdown"], render_markdown(result))
     with postponed(failed):
-        document = STDOUT if json_file == STDOUT else outputs.get("--json")
+        document = STDOUT if request.json_file == STDOUT else outputs.get("--json")
         give("selftest", result.document, document, lambda: render(result, request.rules),
              verdict=lambda: verdict_lines(result))  # fmt: skip
     raise_first(failed)

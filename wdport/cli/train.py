@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
-from math import inf
 from pathlib import Path
 
 from wdport.checkpoint.expected_hash import require_sha256
-from wdport.cli.click_options import verb
+from wdport.cli.click_options import refuse, verb
 from wdport.cli.documents import require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.processes import leave, parse_devices
@@ -18,7 +17,7 @@ from wdport.training.run_folder import FILES, require_run_folder
 
 
 @verb("train", TrainRequest)
-def command(request: TrainRequest) -> int:
+def command(request: TrainRequest) -> None:
     """Train a model on DATA: a series, from which windows are taken, a folder of images, or clean states (n, *shape) in
     an .npy file; for a masked language model, a text (.txt) or tokens (n, L) in an .npy file; with --loss, inputs
     (n, ...) in an .npy file.
@@ -28,7 +27,6 @@ def command(request: TrainRequest) -> int:
     model, other data or other options.
     """
     chosen, join = parse_devices(request.devices, request.distributed, request.shard_weights)
-    _require_numbers(request)
     _require_begun(request)
     inputs = InputFiles(model=request.resume, data=request.data, mapping=request.mapping, config=request.config,
                         condition=request.condition, targets=request.targets)  # fmt: skip
@@ -48,18 +46,6 @@ def command(request: TrainRequest) -> int:
         if request.distributed is None:
             raise
         leave(error)
-    return 0
-
-
-def _require_numbers(request: TrainRequest) -> None:
-    """Raise :class:`UsageError` for a number out of its bounds."""
-    for option, value, limit in (("--lr", request.lr, inf), ("--clip", request.clip, inf), ("--ema", request.ema, 1.0),
-                                 ("--min-snr", request.min_snr, inf)):  # fmt: skip
-        if value is not None and not 0.0 < value < limit:
-            raise UsageError(option, f"is {value:g}", "give a number above 0" + " and below 1" * (limit == 1.0))
-    for option, value in (("--weight-decay", request.weight_decay), ("--energy", request.energy)):
-        if value is not None and not 0.0 <= value < inf:
-            raise UsageError(option, f"is {value:g}", "give a number from 0")
 
 
 def _require_begun(request: TrainRequest) -> None:
@@ -67,23 +53,17 @@ def _require_begun(request: TrainRequest) -> None:
     if request.resume is None and request.config is None:
         raise UsageError("--resume", "is missing", "give a converted model, a checkpoint, or --config for a new model")
     if request.resume is not None and not is_checkpoint(request.resume):
-        for option, value in (("--config", request.config), ("--set", request.values), ("--key", request.key),
-                              ("--no-config", request.no_config)):  # fmt: skip
-            if value:
-                raise UsageError(option, "is for a checkpoint or a new model", "leave it out: a model is resumed")
-    if request.resume is None and request.no_config:
-        raise UsageError("--no-config", "is for a checkpoint", "leave it out, or add --resume CHECKPOINT")
-    if request.resume is None and request.mapping:
-        raise UsageError("--mapping", "is for a converted model", "add --resume MODEL")
+        names, fix = ("config", "values", "key", "no_config"), "leave it out: a model is resumed"
+        refuse(request, names, "is for a checkpoint or a new model", fix)
+    if request.resume is None:
+        refuse(request, ["no_config"], "is for a checkpoint", "leave it out, or add --resume CHECKPOINT")
+        refuse(request, ["mapping"], "is for a converted model", "add --resume MODEL")
     for option, value in (("--loss", request.loss), ("--targets", request.targets)):
         if value is None and (request.loss or request.targets):
             raise UsageError(option, "is missing", "give --loss and --targets together")
     if request.recipe is not None:
-        parts = {"--lr": request.lr, "--schedule": request.schedule, "--clip": request.clip,
-                 "--weight-decay": request.weight_decay, "--min-snr": request.min_snr}  # fmt: skip
-        for option, part in parts.items():
-            if part is not None:
-                raise UsageError(option, f"is part of the {request.recipe} recipe", "leave out one of the two")
+        parts = ("lr", "schedule", "clip", "weight_decay", "min_snr")
+        refuse(request, parts, f"is part of the {request.recipe} recipe", "leave out one of the two")
     if request.warmup is not None and request.schedule not in (None, "cosine"):
         raise UsageError("--warmup", f"is for the cosine schedule, not {request.schedule}", "leave it out")
 
@@ -101,6 +81,6 @@ def _require_readable(request: TrainRequest, inputs: InputFiles) -> None:
         return
     open_converted(request.resume, own_model(request.mapping, request.function, None, ()))
     optimizer_file = optimizer_path(Path(request.resume))
-    for option, value in (("--schedule", request.schedule), ("--warmup", request.warmup)):
-        if optimizer_file.is_file() and value is not None:
-            raise UsageError(option, f"is for a new optimizer, and {optimizer_file.name} is used", "leave it out")
+    if optimizer_file.is_file():
+        what = f"is for a new optimizer, and {optimizer_file.name} is used"
+        refuse(request, ("schedule", "warmup"), what, "leave it out")

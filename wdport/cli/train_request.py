@@ -42,7 +42,8 @@ class TrainRequest:
         "[default: the objective of the model's family]", "NAME")] = None  # fmt: skip
     targets: Annotated[str | None, Option("Targets (n, ...) of all samples, for --loss.", files=(".npy",))] = None
     mask_rate: Annotated[float, Option(
-        "Fraction of the tokens to mask, for a masked language model.", "SHARE")] = MASK_RATE  # fmt: skip
+        "Fraction of the tokens to mask, for a masked language model.",
+        "SHARE", bounds="above 0 and below 1")] = MASK_RATE  # fmt: skip
     mask_span: Annotated[int, Option("Number of consecutive tokens to mask together.", "N", bounds=(1, MAX_SPAN))] = 1
     length: Annotated[int, Option(
         "Length in tokens of the samples into which a text is divided.", "N", bounds=(2, 1 << 20))] = 128  # fmt: skip
@@ -58,23 +59,29 @@ class TrainRequest:
         "Number of batches whose mean gradient one optimizer step uses.", "N", bounds=(2, 1 << 16))] = None  # fmt: skip
     lr: Annotated[float | None, Option(
         "Learning rate.  [default: the optimizer's schedule; for a new optimizer, --config's or 1e-4]",
-        "RATE")] = None  # fmt: skip
+        "RATE", bounds="above 0")] = None  # fmt: skip
     schedule: Annotated[str | None, Option(
         "Learning-rate schedule of a new optimizer, with --lr as its maximum.  [default: --config's, or constant]",
         choices=SCHEDULES)] = None  # fmt: skip
     warmup: Annotated[int | None, Option(
         "Number of warm-up steps of a cosine schedule.", "N", bounds=(1, 1 << 32))] = None  # fmt: skip
-    weight_decay: Annotated[float | None, Option("AdamW's weight decay.  [default: the optimizer's, or 0.01]")] = None
-    clip: Annotated[float | None, Option("Clip the global norm of the gradients to this value.", "NORM")] = None
+    weight_decay: Annotated[float | None, Option(
+        "AdamW's weight decay.  [default: the optimizer's, or 0.01]", bounds="from 0")] = None  # fmt: skip
+    clip: Annotated[float | None, Option(
+        "Clip the global norm of the gradients to this value.", "NORM", bounds="above 0")] = None  # fmt: skip
     ema: Annotated[float | None, Option(
-        "Also keep a moving average of the weights, with a decay such as 0.999.", "DECAY")] = None  # fmt: skip
-    min_snr: Annotated[float | None, Option("Gamma of Min-SNR weighting, such as 5.", "GAMMA")] = None
+        "Also keep a moving average of the weights, with a decay such as 0.999.",
+        "DECAY", bounds="above 0 and below 1")] = None  # fmt: skip
+    min_snr: Annotated[float | None, Option(
+        "Gamma of Min-SNR weighting, such as 5.", "GAMMA", bounds="above 0")] = None  # fmt: skip
     energy: Annotated[float | None, Option(
-        "Weight of the energy term of the loss.  [default: --config's, or 0]")] = None  # fmt: skip
+        "Weight of the energy term of the loss.  [default: --config's, or 0]", bounds="from 0")] = None  # fmt: skip
     drop_condition: Annotated[float, Option(
-        "Probability of dropping a state's condition, as guidance requires.", "P")] = 0.0  # fmt: skip
+        "Probability of dropping a state's condition, as guidance requires.",
+        "P", bounds="from 0 and below 1")] = 0.0  # fmt: skip
     validation_split: Annotated[float, Option(
-        "Fraction of the samples, taken from the end, to hold out for validation.", "SHARE")] = 0.0  # fmt: skip
+        "Fraction of the samples, taken from the end, to hold out for validation.",
+        "SHARE", bounds="from 0 and below 1")] = 0.0  # fmt: skip
     patience: Annotated[int | None, Option(
         "Stop after N epochs without a lower validation loss (--validation-split).",
         "N", bounds=(1, 1 << 24))] = None  # fmt: skip

@@ -14,7 +14,7 @@ import numpy as np
 
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.optimizer import has_optimizer
-from wdport.cli.click_options import arguments
+from wdport.cli.click_options import arguments, refuse
 from wdport.cli.console import console, facts, size
 from wdport.cli.documents import Destination, give
 from wdport.cli.progress import steps
@@ -166,8 +166,7 @@ def _recipe(request: TrainRequest, family: Family) -> Recipe:
 
 
 def _require_no_recipe(request: TrainRequest) -> None:
-    if request.recipe is not None:
-        raise UsageError("--recipe", "this model has no public training script", "leave it out")
+    refuse(request, ["recipe"], "this model has no public training script", "leave it out")
 
 
 def _data(request: TrainRequest, training: NetworkTraining) -> Array | str:
@@ -220,9 +219,9 @@ def _converted(request: TrainRequest, path: Path) -> Path:
     assert request.resume is not None
     with open_checkpoint(Path(request.resume), key=request.key) as checkpoint:
         with_optimizer = has_optimizer(checkpoint.tree)
-    if with_optimizer and request.schedule is not None:
+    if with_optimizer:
         what = f"is for a new optimizer, and that of {Path(request.resume).name} is used"
-        raise UsageError("--schedule", what, "leave it out")
+        refuse(request, ["schedule"], what, "leave it out")
     series = None if request.mapping or request.data.suffix == ".npy" or request.data.is_dir() else request.data
     transform = request.transform if series is not None else None
     return convert(request.resume, path, config=request.config, values=request.values or None, mapping=request.mapping,

@@ -7,19 +7,22 @@ Click's sentences about wrong usage differ between its releases, so they are use
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
 from itertools import pairwise
+from math import nan
 from pkgutil import resolve_name
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import Any, Final
 
 import click
 from click.core import ParameterSource
 
 from wdport.cli.console import console
-from wdport.cli.machine import noted_cache
+from wdport.cli.machine import prepare_cache
 from wdport.errors import UsageError, did_you_mean, printable
 from wdport.jax_settings import leave_unsafe_cache
-from wdport.options import Group, whole_numbers
+from wdport.options import Group, Interval
 
 LONGEST_WORD = 60
 """Characters of a word that an error quotes."""
@@ -242,8 +245,7 @@ class Verb(click.Command):
                 raise UsageError(name_of(param), "is empty", f"give {getattr(param.type, 'phrase', 'a value')}")
 
     def invoke(self, ctx: click.Context) -> Any:
-        with noted_cache():
-            leave_unsafe_cache()  # before anything imports jax
+        prepare_cache(leave_unsafe_cache)  # before anything imports jax
         try:
             return super().invoke(ctx)
         except UsageError as error:  # raised with the Python name of the argument
@@ -261,10 +263,12 @@ def given_options() -> dict[str, str]:
 
 
 class Verbs(click.Group):
-    """A group whose verbs, named as MODULE:NAME, are imported when they are called, so that ``--help`` stays fast;
-    click's own has them all in memory."""
+    """A group whose verbs, named as MODULE:NAME in ``modules``, are imported when they are called, so that ``--help``
+    stays fast; click's own has them all in memory."""
 
-    modules: ClassVar[Mapping[str, str]] = {}
+    def __init__(self, *arguments: Any, modules: Mapping[str, str], **settings: Any) -> None:
+        super().__init__(*arguments, **settings)
+        self.modules = modules
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.modules)
@@ -289,12 +293,6 @@ class Verbs(click.Group):
         return super().resolve_command(ctx, args)
 
 
-if TYPE_CHECKING:
-    _Choice = click.Choice[str]  # no type parameter at run time before click 8.2
-else:
-    _Choice = click.Choice
-
-
 SHORT: Final = {"fp16": "float16", "half": "float16", "bf16": "bfloat16", "fp32": "float32", "fp64": "float64"}
 """Names of dtypes that other tools use."""
 
@@ -303,7 +301,7 @@ NEAR: Final = 0.88
 """Similarity of a mistyped name of few: one letter too many, not another number."""
 
 
-class OneOf(_Choice):
+class OneOf(click.Choice):  # type: ignore[type-arg]  # no type parameter at run time before click 8.2
     """One of several names; the error for any other, unlike click's, suggests the nearest."""
 
     def __init__(self, choices: Sequence[str], former: Mapping[str, str]) -> None:
@@ -324,31 +322,27 @@ class OneOf(_Choice):
         raise UsageError(name_of(param), f"unknown name {printable(text, 40)!r}", fix)
 
 
-class Whole(click.types.IntParamType):
-    """A whole number from ``minimum`` to ``maximum``; click's own type has them in the help, and takes 1_0 for 10."""
-
-    name = "integer"
-
-    def __init__(self, minimum: int, maximum: int) -> None:
-        self.minimum, self.maximum = minimum, maximum
-        self.values = whole_numbers(minimum, maximum)
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        text = str(value)
-        digits = text[1:] if text[:1] in "+-" else text
-        if digits.isascii() and digits.isdecimal() and len(digits) <= 30 and self.minimum <= int(text) <= self.maximum:
-            return int(text)
-        raise UsageError(name_of(param), f"invalid value {printable(text, 40)!r}", f"give {self.values}")
+_DIGITS: Final = re.compile(r"[+-]?[0-9]{1,18}")
+"""A whole number that fits into 64 bits; int also takes 1_0 for 10."""
 
 
-class CountOr(Whole):
-    """A whole number from 1 that fits into 64 bits, or a ``word``, which is None."""
+class Number(click.types.FloatParamType):
+    """A number of an interval, or a ``word``, which is None; click's own types have the bounds in the help."""
 
-    name = "text"
-
-    def __init__(self, word: str) -> None:
-        super().__init__(1, 10**18 - 1)
-        self.word, self.values = word, f"a whole number of at least 1, or {word}"
+    def __init__(self, interval: Interval, word: str = "") -> None:
+        self.name = "integer" if interval.integral else "float"
+        self.interval, self.word = interval, word
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return None if value == self.word else super().convert(value, param, ctx)
+        text, number = str(value), nan
+        if self.word and text == self.word:
+            return None
+        if self.interval.integral:
+            number = int(text) if _DIGITS.fullmatch(text) else nan
+        else:
+            with suppress(ValueError):
+                number = float(text)
+        if number in self.interval:
+            return number
+        fix = f"give {self.interval}" + (f", or {self.word}" if self.word else "")
+        raise UsageError(name_of(param), f"invalid value {printable(text, 40)!r}", fix)

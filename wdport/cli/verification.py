@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import click
 
 from wdport.cli.console import console, facts
 from wdport.cli.documents import Destination, give, require_document
@@ -29,19 +31,18 @@ EXPORTED = ("mapping", "model", "inputs", "sha256", "json_file", "force")
 """Options of `wdport verify` that apply to an artifact."""
 
 
-def verify_exported(
-    files: Sequence[str], mapping: str | None, model: str | None, inputs: Sequence[str], sha256: str | None,
-    json_file: str | None, force: bool,
-) -> int:  # fmt: skip
-    """Verify the artifact ``files[1]`` against the converted file ``files[0]`` and print the report."""
+def verify_exported(files: Sequence[str], options: Mapping[str, Any]) -> int:
+    """Verify the artifact ``files[1]`` against the converted file ``files[0]``, with options of `wdport verify`,
+    and print the report."""
     for name, option in given_options().items():
         if name not in ("files", *EXPORTED):
             raise UsageError(option, "does not apply to an exported program", "leave it out")
-    read = model_inputs(files[0], sha256, exported=files[1], mapping=mapping)
-    document = require_document(json_file, read, force=force)
+    read = model_inputs(files[0], options["sha256"], exported=files[1], mapping=options["mapping"])
+    document = require_document(options["json_file"], read, force=options["force"])
     require_jax()
     start_jax()
-    verification = verified_artifact(open_own(files[0], mapping, model, inputs), Path(files[1]))
+    converted = open_own(files[0], options["mapping"], options["model"], options["inputs"])
+    verification = verified_artifact(converted, Path(files[1]))
     read.end_reading()
     give_verification(verification, document)
     return verification.exit_code
@@ -71,15 +72,13 @@ def unverified(target: Target, verify: bool) -> Iterator[Target]:
             folder.discard()
 
 
-def passes(verification: Verification, target: Target, keep: Callable[[], object], document: Destination) -> bool:
-    """Write the verified file with ``keep`` if it passes; otherwise print the report."""
+def require_passed(verification: Verification, target: Target, document: Destination) -> None:
+    """Print the report of a verified file that does not pass, and exit with its code: ``target`` is not written."""
     verification = replace(verification, exported=str(target.path))
-    if verification:
-        keep()
-    else:
+    if not verification:
         give_verification(verification, document)
         console.note(f"{target.path.name} was not written")
-    return bool(verification)
+        raise click.exceptions.Exit(verification.exit_code)
 
 
 def verified_row(verification: Verification | None) -> tuple[str, str]:

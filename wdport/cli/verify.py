@@ -17,12 +17,12 @@ from wdport.checkpoint.regular_file import state_of
 from wdport.cli.click_options import parameters, parse_values, request_of
 from wdport.cli.completion import CHECKPOINTS, CONVERTED
 from wdport.cli.console import console, width_of
-from wdport.cli.documents import STDOUT, Report, file_of, reports, require_reports
+from wdport.cli.documents import STDOUT, Report, reports, require_reports
 from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
 from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
-from wdport.cli.verification import EXPORTED, verify_exported
+from wdport.cli.verification import verify_exported
 from wdport.errors import UsageError, WdportError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import KERAS, format_at
@@ -54,7 +54,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
 
     run = request_of(RunOptions, options)
     if len(files) == 2 and options["against"] is None and is_artifact(Path(files[1])):
-        return verify_exported(files, **{name: options[name] for name in EXPORTED})
+        return verify_exported(files, options)
     checkpoint, converted = _files(files, options["against"])
     values = tuple(parse_values(options["values"]).items())
     fresh = is_fresh(options["fresh"], run.no_fresh, run.policy, options["against"])
@@ -63,9 +63,8 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     if run.update_baseline and not run.baseline:
         raise UsageError("--update-baseline", "needs a baseline", "name it with --baseline FILE")
     old, new = (None, run.baseline) if run.update_baseline else (run.baseline, None)
-    json_file = file_of(run.json_file)
-    requested = reports(("--json", "json", json_file), ("--html", "html", run.html), ("--junit", "junit", run.junit),
-                        ("--markdown", "markdown", run.markdown), ("--baseline", "baseline", new))  # fmt: skip
+    json_file = None if run.json_file == STDOUT else run.json_file
+    requested = reports(json=json_file, html=run.html, junit=run.junit, markdown=run.markdown, baseline=new)
     requested += _repro_files(run.repro)
     read = InputFiles(**pair.files, policy=run.policy, baseline=old)
     require_reports(requested, read.with_manifests("converted"), run.force)

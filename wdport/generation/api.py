@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
 from os import PathLike
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from wdport.generation.program import Generator, generator_of, model_words
 from wdport.generation.prompts import Arranged, Words, arranged, installed, read_prompts, require_words
 from wdport.limits import MAX_STEPS
 from wdport.model import Array, KerasModel
+from wdport.options import Interval, require_within
 
 POSTS: Final = 16
 
@@ -122,15 +122,14 @@ def generate(
     """
     generator = generator_of(model)
     vocabulary = generator.vocabulary
-    _require_whole(mask=(mask, 0))
+    require_within((0, MAX_STEPS), mask=mask, length=length)
     masked = generator.mask(mask)
-    _require_whole(length=(length, 0), block_length=(block_length, 1), steps=(steps, 1), top_k=(top_k, 1),
-                   batch=(batch, 1))  # fmt: skip
-    _require_whole(limit=(1 << 32) - 1, seed=(seed, 0))
-    forbidden = {f"forbid[{index}]": (token, 0) for index, token in enumerate(forbid)}
-    _require_whole(limit=vocabulary.size - 1, end=(end, 0), **forbidden)
-    _require_real(threshold=(threshold, 0.0, 1.0), edit=(edit, 0.0, 1.0), temperature=(temperature, 0.0, 1e6),
-                  top_p=(top_p, 0.0, 1.0))  # fmt: skip
+    require_within((1, MAX_STEPS), block_length=block_length, steps=steps, top_k=top_k, batch=batch)
+    require_within((0, (1 << 32) - 1), seed=seed)
+    forbidden = {f"forbid[{index}]": token for index, token in enumerate(forbid)}
+    require_within((0, vocabulary.size - 1), end=end, **forbidden)
+    require_within("from 0 to 1", threshold=threshold, edit=edit, top_p=top_p)
+    require_within(Interval(0, 1e6), temperature=temperature)
     for name, value in (("edit", edit), ("top_p", top_p)):
         if value == 0:
             raise UsageError(name, "is 0", "give a number above 0, or leave it out")
@@ -213,21 +212,3 @@ def _last(text: Array, steps: Array, end: int | None) -> int:
     # A step of -1 marks a given token: a prompt may have the token `end` itself.
     ends: list[int] = [] if end is None else np.flatnonzero((text == end) & (steps >= 0)).tolist()
     return ends[0] + 1 if ends else len(text)
-
-
-def _require_whole(limit: int = MAX_STEPS, **named: tuple[Any, int]) -> None:
-    """Raise :class:`UsageError` unless each value is None, or a whole number from its least on."""
-    for name, (value, least) in named.items():
-        if value is None:
-            continue
-        if not isinstance(value, (int, np.integer)) or isinstance(value, bool) or not least <= value <= limit:
-            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a whole number from {least} to {limit}")
-
-
-def _require_real(**named: tuple[Any, float, float]) -> None:
-    for name, (value, least, limit) in named.items():
-        if value is None:
-            continue
-        kinds = (int, float, np.integer, np.floating)
-        if not isinstance(value, kinds) or isinstance(value, bool) or not (isfinite(value) and least <= value <= limit):
-            raise UsageError(name, f"is {str(value)[:40]!r}", f"give a number from {least:g} to {limit:g}")

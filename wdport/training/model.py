@@ -22,6 +22,7 @@ from wdport.families.roles import Completing, ConfiguredBeside, Family, Fresh, S
 from wdport.keras_runtime import seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import nodes_of, read_yaml
 from wdport.model import MASK_RATE, MAX_SPAN, Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
+from wdport.options import require_within
 from wdport.training.network_training import Data, NetworkTraining
 from wdport.training.supervised import LOSSES, LossFunction, MaskedTraining, SupervisedTraining
 from wdport.training.training_data import StateSource, source_of
@@ -156,8 +157,7 @@ def _diffusion_training(
         raise UsageError("energy", f"{family.name} has no energy term", "leave it out")
     tables = {name.replace("/", "."): variable.value for name, variable in variables_by_path(model).items()}
     about = family.diffused(config)
-    if not 0.0 <= dropped < 1.0:
-        raise UsageError("drop_condition", f"is {dropped!r}", "give a number from 0 and below 1")
+    require_within("from 0 and below 1", drop_condition=dropped)
     if dropped and (about.condition is None or about.condition.null is None):
         what = "the model has no value that means no condition"
         raise UsageError("drop_condition", what, "name it in the model's table or with `--set`, or leave this out")
@@ -172,11 +172,9 @@ def _diffusion_training(
 def _masked_training(model: KerasModel, vocabulary: Vocabulary, rate: float, span: int, seed: int) -> NetworkTraining:
     if vocabulary.mask is None:
         raise UsageError("model", "names no mask token", "convert it with `--set mask_token_id=N`")
-    if not 0.0 < rate < 1.0:
-        raise UsageError("mask_rate", f"is {rate!r}", "give a number above 0 and below 1")
-    if not isinstance(span, int) or not 1 <= span <= MAX_SPAN:
-        raise UsageError("mask_span", f"is {span!r}", f"give a whole number from 1 to {MAX_SPAN}")
-    return MaskedTraining(model, vocabulary, rate, span, seed)
+    require_within("above 0 and below 1", mask_rate=rate)
+    require_within((1, MAX_SPAN), mask_span=span)
+    return MaskedTraining(model, vocabulary, float(rate), int(span), seed)
 
 
 def new_model(

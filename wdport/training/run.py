@@ -24,6 +24,7 @@ from wdport.files.outputs import OutputPath
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.torch_like import TorchOptimizer
+from wdport.options import require_within
 from wdport.training.batches import TrainingBatches, split
 from wdport.training.model import family_recipe, training_model
 from wdport.training.network_training import Data, NetworkTraining
@@ -158,8 +159,7 @@ def train(
             package is not installed.
     """
     _require(epochs=epochs, batch_size=batch_size, save_every=save_every, patience=patience)
-    if not 0.0 <= validation_split < 1.0:
-        raise UsageError("validation_split", f"is {validation_split!r}", "give a number from 0 and below 1")
+    require_within("from 0 and below 1", validation_split=validation_split)
     if isinstance(model, NetworkTraining):
         trained, plan = model, _recipe(model.network, recipe)
     else:
