@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
-from math import sqrt
+from math import log, sqrt
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -294,15 +294,16 @@ class LevelProcess:
         if run.sampler == "predictor-corrector":
             return self.loop(run, network, init, noise)[-1]
         scheduler = self.scheduler
-        levels = scheduler.levels(TRIAL) if self.levels is None else self.levels
+        levels = _plain_levels(scheduler, TRIAL) if self.levels is None else self.levels.tolist()
         # By the number of the step, which falls to 0, the clean state.
-        sigma = np.append(0.0, levels[::-1])
+        sigma = np.array([0.0, *reversed(levels)])
 
         def clean(y: Array, step: int) -> Array:
             """The clean state as the papers have it, from x = data + sigma * noise."""
             level, unit = sigma[step], scheduler.unit
             x = unit * sqrt(1.0 + (level / unit) ** 2) * y
-            time = np.full(len(y), scheduler._times(sigma[step : step + 1])[0], y.dtype)
+            per_log = 250.0 if scheduler.kind == CONSISTENCY else 0.25
+            time = np.full(len(y), level if scheduler.kind == SCORE_SDE else per_log * log(level), y.dtype)
             if scheduler.target == "score":
                 return np.asarray(x + level**2 * network(x, time)) / unit
             floor = scheduler.sigma_min if scheduler.kind == CONSISTENCY else 0.0
@@ -338,3 +339,17 @@ class LevelProcess:
             raise UsageError("sampler", f"unknown sampler {sampler!r}", f"use one of {', '.join(self.samplers)}")
         levels = self.scheduler.levels(steps) if self.levels is None else self.levels
         return replace(self.scheduler.steps(name, levels), spacing=self.spacing)
+
+
+def _plain_levels(scheduler: NoiseLevels, count: int) -> list[float]:
+    """The falling levels of a plain loop, one by one as the papers have them."""
+    if scheduler.kind == CONSISTENCY:
+        every = scheduler.num_train_timesteps
+        shares = [index * (every // count) / (every - 1) for index in range(count)]
+    else:
+        shares = [index / max(count - 1, 1) for index in range(count)]
+    first, last, rho = scheduler.sigma_max, scheduler.sigma_min, scheduler.rho
+    if scheduler.kind == SCORE_SDE or scheduler.sigma_schedule == "exponential":
+        return [first * (last / first) ** share for share in shares]
+    roots = first ** (1.0 / rho), last ** (1.0 / rho)
+    return [(roots[0] + share * (roots[1] - roots[0])) ** rho for share in shares]
