@@ -37,14 +37,14 @@ WORDS, MASK = 13, 4
 
 RULES = (
     FillRule(steps=2, threshold=0.4, edit=0.3),
-    FillRule(length=14, block_length=4, steps=3, threshold=1.0),
+    FillRule(length=14, block_length=3, steps=3, threshold=1.0),
     FillRule(length=14, block_length=4, steps=2, threshold=0.3, edit=0.25),
     FillRule(length=14, block_length=4, steps=4, threshold=0.4, edit=0.3, temperature=1.3, top_k=3),
     FillRule(length=14, block_length=4, steps=4, threshold=0.5, temperature=1.0, top_p=0.6),
     FillRule(length=14, block_length=4, steps=2, threshold=1.0, temperature=5.0, end=1),
 )
 """Of prompts of different lengths in one batch: gaps, then open ends. Each length and block is a program to compile. In
-the last one, a text's end is drawn while masks before it are open."""
+the second one there are more blocks than windows, so that a window has several. In the last one, a text's end is drawn while masks before it are open."""
 
 OWN = FillRule(length=2, steps=2, threshold=1.0)
 """Of the model's own network: several steps of one block."""

@@ -249,7 +249,8 @@ def _fit(about: Diffused, values: Array) -> Callable[[Array], Array]:
     decoding = about.decoding
     assert isinstance(decoding, Decoding)
     encode, decode = jax.jit(decoding.encode), jax.jit(decoding.decode)
-    standard = decoding.standard(values)
+    straight = values if decoding.curve is None else decoding.curve(values)
+    standard = (straight - np.asarray(decoding.mean)) / np.asarray(decoding.std)
 
     def fit(states: Array) -> Array:
         lacking = np.nan_to_num(standard - np.asarray(decode(states)))
