@@ -36,6 +36,7 @@ from .forge import (
     text,
     write_zip,
 )
+from .legacy import legacy
 
 GOOD = archive()
 
@@ -152,9 +153,10 @@ ARCHIVES = {
 }
 
 
-def test_every_cut_is_refused(tmp_path: Path) -> None:
-    for length in range(len(GOOD)):
-        refuse_bytes(tmp_path, GOOD[:length], "")
+@pytest.mark.parametrize("good", [GOOD, legacy()], ids=["zip", "legacy"])
+def test_every_cut_is_refused(good: bytes, tmp_path: Path) -> None:
+    for length in range(len(good)):
+        refuse_bytes(tmp_path, good[:length], "")
 
 
 def test_a_directory_of_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

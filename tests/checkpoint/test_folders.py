@@ -216,12 +216,6 @@ def test_a_shard_that_is_no_table_of_tensors(tmp_path: Path) -> None:
     refuse(tmp_path, "no such file")
 
 
-def test_an_index_as_its_own_shard(tmp_path: Path) -> None:
-    name = "model.safetensors.index.json"
-    (tmp_path / name).write_text(json.dumps({"weight_map": {"a": name}}))
-    refuse(tmp_path, "index.json")
-
-
 def test_inspect_of_a_folder(tmp_path: Path, cli: Cli) -> None:
     model(tmp_path, "bin shards")
     shown = cli("inspect", tmp_path).out

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -115,18 +113,6 @@ def test_a_series_is_given_in_three_ways(tmp_path: Path) -> None:
     assert series_of(series) is series
     for source in (GRID, tmp_path / "x.npy", str(tmp_path / "x.npy")):
         assert series_of(source).values.tolist() == GRID.tolist()
-
-
-def test_neither_jax_nor_keras_nor_torch_is_imported(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", GRID)
-    code = (
-        "import sys; from wdport.data import read_series; read_series(sys.argv[1]); "
-        "print(*{'jax', 'keras', 'torch', 'scipy'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "x.npy")], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
 
 
 @given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 12), st.integers(1, 13))

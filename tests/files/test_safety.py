@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -42,25 +40,6 @@ def test_default_output_is_beside_the_input(checkpoint: Path) -> None:
 def test_an_ending_is_no_name(checkpoint: Path) -> None:
     with pytest.raises(UsageError, match="unknown output format"):
         convert(checkpoint, checkpoint.with_name(".keras"))
-
-
-@pytest.mark.parametrize(
-    ("suffix", "code"), [("keras", errno.ENOSPC), ("safetensors", errno.EIO), ("weights.h5", errno.ENOSPC)]
-)
-def test_a_full_or_broken_disk(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, code: int) -> None:
-    """The disk fails at the very end, when everything is synced."""
-    target = checkpoint.with_name(f"old.{suffix}")
-    target.write_bytes(b"old")
-    before = names(checkpoint.parent)
-
-    def fail(_: int) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(MachineError, match="could not be written"):
-        convert(checkpoint, target, force=True)
-    assert target.read_bytes() == b"old"
-    assert names(checkpoint.parent) == before
 
 
 def test_what_reads_back_differently_is_not_kept(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
