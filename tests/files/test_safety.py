@@ -60,12 +60,10 @@ DAMAGES = {
     "is missing": (lambda file: file.__delitem__(BIAS), "variables, but the model has"),
     "is renamed": (lambda file: file.move(BIAS, "level_1/input_proj/vars/7"), "level_1/input_proj/bias: is missing"),
     "is one too many": (lambda file: file.create_dataset("level_1/more", data=1.0), "variables, but the model has"),
-    "has another shape": (
-        lambda file: _replace(file, np.zeros(1, "f4")),
-        r"level_1/input_proj/bias: is float32 \(1,\)",
-    ),
+    "has another shape": (lambda file: _replace(file, np.zeros(1, "f4")),
+                          r"level_1/input_proj/bias: is float32 \(1,\)"),
     "is empty": (lambda file: _replace(file, h5py.Empty("f4")), "level_1/input_proj/vars/1: has an HDF5 dataspace of"),
-}
+}  # fmt: skip
 
 
 def _replace(file: h5py.File, data: Any) -> None:

@@ -17,16 +17,14 @@ GOOD: dict[str, tuple[ExpressionSide, ExpressionSide]] = {
     "[ part ] -> part": (ExpressionSide((), "part"), ExpressionSide((("part",),))),
     "c -> 1 1 c": (ExpressionSide((("c",),)), ExpressionSide(((), (), ("c",)))),
     "1->1": (ExpressionSide(((),)), ExpressionSide(((),))),
-    "(gate=r,z h) in -> in (gate=z,r h)": (
-        ExpressionSide((("gate", "h"), ("in",)), labels=(("gate", ("r", "z")),)),
-        ExpressionSide((("in",), ("gate", "h")), labels=(("gate", ("z", "r")),)),
-    ),
+    "(gate=r,z h) in -> in (gate=z,r h)": (ExpressionSide((("gate", "h"), ("in",)), labels=(("gate", ("r", "z")),)),
+                                           ExpressionSide((("in",), ("gate", "h")), labels=(("gate", ("z", "r")),))),
     "[b=x,y] a=p a_b=q -> a_b=q (b=y,x a=p)": (
         ExpressionSide((("a",), ("a_b",)), "b", labels=(("a", ("p",)), ("a_b", ("q",)), ("b", ("x", "y")))),
         ExpressionSide((("a_b",), ("b", "a")), labels=(("a", ("p",)), ("a_b", ("q",)), ("b", ("y", "x")))),
     ),
     "to_a _b -> _b to_a": (ExpressionSide((("to_a",), ("_b",))), ExpressionSide((("_b",), ("to_a",)))),
-}
+}  # fmt: skip
 
 BAD = {
     "": "SIDE -> SIDE",
@@ -116,13 +114,9 @@ FITS: list[tuple[str, list[Shape], list[Shape], dict[str, int]]] = [
     ("(g=r,z h) in -> in (g=z,r h)", [(6, 5)], [(5, 6)], {"g": 2, "h": 3, "in": 5}),
     ("(a b) (c d) -> a (b c) d", [(6, 20)], [(2, 12, 5)], {"a": 2, "b": 3, "c": 4, "d": 5}),
     # Each size is told by the one found before it, from both ends inwards.
-    (
-        "(a b) (c d) (e f) (g h) -> a (b c) (d e) (f g) h",
-        [(6, 20, 42, 72)],
-        [(2, 12, 30, 56, 9)],
-        {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6, "f": 7, "g": 8, "h": 9},
-    ),
-]
+    ("(a b) (c d) (e f) (g h) -> a (b c) (d e) (f g) h", [(6, 20, 42, 72)], [(2, 12, 30, 56, 9)],
+     {"a": 2, "b": 3, "c": 4, "d": 5, "e": 6, "f": 7, "g": 8, "h": 9}),
+]  # fmt: skip
 
 UNFIT: list[tuple[str, list[Shape], list[Shape], str]] = [
     ("... -> ...", [(2, 3)], [(3, 2)], "(2, 3) is not (3, 2)"),
