@@ -141,7 +141,7 @@ INDEXES = {
     "a tensor less": ({"a": "x.safetensors", "c": "x.safetensors"}, "c: is missing from the shard"),
     "no map": ({}, "no weight_map"),
     "a map that is a list": ([], "no weight_map"),
-    "the index as its own shard": ({"a": "model.safetensors.index.json"}, "index.json"),
+    "the index as its own shard": ({"a": "model.safetensors.index.json"}, "is a text file"),
     "a shard that is damaged": ({"a": "bad.safetensors"}, "holds 23 bytes of data"),
     "a shard that is missing": ({"a": "none.safetensors"}, "no such file"),
 }
