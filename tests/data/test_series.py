@@ -145,9 +145,6 @@ def test_windows_are_a_read_only_view() -> None:
 def test_impossible_windows(length: int, stride: int, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         sliding_windows(np.zeros((5, 2)), length, stride)
-
-
-def test_a_series_has_two_axes() -> None:
     with pytest.raises(UsageError, match="shape"):
         sliding_windows(np.zeros(5), 2)
 

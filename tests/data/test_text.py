@@ -232,17 +232,11 @@ def test_what_numpy_alone_refuses_is_told(tmp_path: Path, monkeypatch: pytest.Mo
         read_series(path)
 
 
-def write_arff(folder: Path, text: str | bytes) -> Path:
-    path = folder / "x.arff"
-    path.write_bytes(text if isinstance(text, bytes) else text.encode())
-    return path
-
-
 @relaxed
 @given(hnp.arrays(np.float64, st.tuples(st.integers(1, 6), st.just(2)), elements=finite), st.sampled_from([",", ", "]))
 def test_as_scipy(tmp_path: Path, values: np.ndarray, mark: str) -> None:
     text = HEAD + "".join(mark.join([repr(float(a)), repr(float(b)), "1"]) + "\n" for a, b in values)
-    series = read_series(write_arff(tmp_path, text))
+    series = read_series(write(tmp_path, text, "x.arff"))
     truth, meta = scipy.io.arff.loadarff(StringIO(text))
     assert series.names == ("a", "b c")
     assert series.dropped == ("y",)
@@ -262,7 +256,7 @@ def test_as_scipy(tmp_path: Path, values: np.ndarray, mark: str) -> None:
     ],
 )
 def test_kinds(tmp_path: Path, head: str, rows: str, values: list[list[float]] | None, dropped: str) -> None:
-    path = write_arff(tmp_path, f"@relation r\n{head}\n@data\n{rows}\n")
+    path = write(tmp_path, f"@relation r\n{head}\n@data\n{rows}\n", "x.arff")
     if values is None:
         with pytest.raises(InputError, match="no numeric column"):
             read_series(path)
@@ -293,7 +287,7 @@ ARFF_FAULTS: list[tuple[str | bytes, str]] = [
 
 
 def test_a_nominal_attribute_cannot_be_picked(tmp_path: Path) -> None:
-    path = write_arff(tmp_path, HEAD + "1,2,1\n")
+    path = write(tmp_path, HEAD + "1,2,1\n", "x.arff")
     assert read_series(path, columns=["b c"]).values.tolist() == [[2]]
     with pytest.raises(UsageError, match="y: is not numeric"):
         read_series(path, columns=["y"])
