@@ -52,6 +52,13 @@ def run(code: str, *arguments: str, **environment: str) -> str:
     return done.stdout.splitlines()[-1]
 
 
+def open_to_all(folder: Path) -> Path:
+    """A folder that every user may write to."""
+    folder.mkdir(parents=True)
+    folder.chmod(0o777)
+    return folder
+
+
 def settings() -> dict[str, Any]:
     return {name: jax.config._read(name) for name in jax.config.values}
 
@@ -86,9 +93,7 @@ def test_the_command_line_keeps_its_programs(pair: tuple[str, str], tmp_path: Pa
 
 def test_an_unsafe_cache_is_not_used_by_a_verb_that_builds_a_model_first(points: Any, tmp_path: Path) -> None:
     """`train` builds a user's model, which compiles programs, before it needs the cache itself."""
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    folder.chmod(0o777)
+    folder = open_to_all(tmp_path / "cache")
     np.save("states.npy", np.zeros((64, 2), np.float32))
     train = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out", "--batch-size", "16",
              "--lr", "0.01"]  # fmt: skip
@@ -104,9 +109,7 @@ def test_an_unsafe_cache_is_not_used_by_a_verb_that_builds_a_model_first(points:
 
 def test_an_unsafe_cache_that_jax_has_opened_is_closed(tmp_path: Path) -> None:
     """As in a process that imports JAX, and compiles, before it runs a command."""
-    folder = tmp_path / "cache"
-    folder.mkdir()
-    folder.chmod(0o777)
+    folder = open_to_all(tmp_path / "cache")
     code = """
 import jax
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
@@ -126,9 +129,7 @@ except Unusable:
 
 def test_a_cache_that_others_can_write_to_is_not_used(pair: tuple[str, str], tmp_path: Path) -> None:
     """It holds machine code, which would run as this user. Programs are compiled all the same."""
-    folder = tmp_path / "compiled"
-    folder.mkdir()
-    folder.chmod(0o777)
+    folder = open_to_all(tmp_path / "compiled")
     given = ["sample", pair[1], "--sampler", "heun", "--steps", "2", "-o", f"{pair[1]}.npz", "--force"]
     done = subprocess.run([sys.executable, "-c", VERB, *given], capture_output=True, text=True, check=True,
                           env={**without_jaxs(), compile_cache.VARIABLE: str(folder)})  # fmt: skip
@@ -154,9 +155,7 @@ def test_the_usual_cache_is_left_without_a_word(
     no_cache: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody named it."""
-    folder = tmp_path / "wdport" / "compiled"
-    folder.mkdir(parents=True)
-    folder.chmod(0o777)
+    open_to_all(tmp_path / "wdport" / "compiled")
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert compile_cache.use_compile_cache() is None
 

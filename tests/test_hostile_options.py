@@ -12,7 +12,7 @@ import pytest
 from tests.command import Cli
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.model_folder import read_config
-from wdport.checkpoint.regular_file import open_regular, read_option, read_small
+from wdport.checkpoint.regular_file import read_option, read_small
 from wdport.data import read_series, read_statistics
 from wdport.errors import InputError, WdportError
 from wdport.mapping.strict_yaml import read_yaml
@@ -63,22 +63,6 @@ def test_a_file_of_a_terabyte(option: str, tmp_path: Path) -> None:
     assert "1099511627776 bytes" in refused(option, path)
 
 
-def test_a_pipe_that_takes_the_place_of_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look and the opening."""
-    path = tmp_path / "file"
-    path.write_bytes(b"x")
-    real = os.open
-
-    def late(place: Path, flags: int) -> int:
-        path.unlink()
-        os.mkfifo(path)
-        return real(place, flags)
-
-    monkeypatch.setattr("wdport.checkpoint.regular_file.os.open", late)
-    with pytest.raises(Fault, match="is a named pipe"):
-        open_regular(path)
-
-
 def test_what_the_system_makes_up_as_it_is_read() -> None:
     """Its size is 0 and its contents are not."""
     assert read_small("/proc/self/status", 1 << 20).startswith(b"Name:")
@@ -110,17 +94,6 @@ def test_statistics(case: str, tmp_path: Path) -> None:
     content, message = JSON[case]
     (tmp_path / "x.json").write_bytes(content)
     assert message in refused("--norm-stats", tmp_path / "x.json")
-
-
-def test_config_json_beside_a_checkpoint(tmp_path: Path) -> None:
-    path = tmp_path / "config.json"
-    for content, message in (
-        (b'{"a": 1e400}', "not valid JSON"),
-        (b'{"a": [' + b"{}," * 300_000 + b"{}]}", "more than 500000"),
-        (b'{"a": 1, "a": 2}', "duplicate key"),
-    ):
-        path.write_bytes(content)
-        assert message in refused("config.json", path)
 
 
 @pytest.mark.parametrize(

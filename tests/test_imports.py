@@ -1,12 +1,17 @@
-"""How deep the package is to read: its longest chain of imports, its circles, and its largest room."""
+"""How deep the package is to read: its longest chain of imports, its circles, its largest room; and which libraries are
+not imported before they are needed."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
 import grimp
+import numpy as np
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "wdport"
@@ -75,3 +80,26 @@ def test_chains_and_circles_are_found() -> None:
     assert (longest_chain(tree), circle(tree)) == (["a", "b", "d", "c"], [])
     assert sorted(circle(tree | {"c": ["b"]})) == ["b", "c", "d"]
     assert circle(tree | {"c": ["c"]}) == ["c"]
+
+
+HEAVY = "torch keras jax scipy h5py"
+"""What takes a second to import."""
+
+LIGHT = {
+    "import wdport.checkpoint": f"{HEAVY} numpy yaml ml_dtypes safetensors",  # a refusal is not kept waiting
+    "import pytest_wdport": f"{HEAVY} numpy yaml",  # pytest imports it wherever it is installed
+    "from wdport.data import read_series; read_series('series.npy')": "torch keras jax scipy",
+}
+"""What is run, and the libraries that it does not import; `tests/cli/test_cli.py` has the same for commands."""
+
+
+@pytest.mark.parametrize("code", LIGHT)
+def test_nothing_heavy_is_imported(code: str, tmp_path: Path) -> None:
+    np.save(tmp_path / "series.npy", np.zeros((3, 2)))
+    shown = (
+        f"{code}; import sys; print(*{{name.partition('.')[0] for name in sys.modules}} & {set(LIGHT[code].split())})"
+    )
+    search = {**os.environ, "PYTHONPATH": os.pathsep.join([str(PACKAGE.parent), *sys.path])}
+    done = subprocess.run([sys.executable, "-c", shown], cwd=tmp_path, env=search, capture_output=True, text=True,
+                          check=True)  # fmt: skip
+    assert done.stdout.split() == []

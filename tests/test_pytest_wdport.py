@@ -406,15 +406,6 @@ def test_under_xdist(run: Run, pytester: pytest.Pytester, dist: str, processes: 
     assert len(list(pytester.path.glob("run.*"))) == processes
 
 
-def test_importing_it_costs_nothing() -> None:
-    code = (
-        "import sys, pytest_wdport; "
-        "print([m for m in ('numpy', 'torch', 'keras', 'jax', 'h5py', 'yaml') if m in sys.modules])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "[]"
-
-
 def test_without_options_it_does_nothing(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_a(): pass")
     run().assert_outcomes(passed=1)

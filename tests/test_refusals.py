@@ -37,20 +37,15 @@ def convert(output: str = "a.keras", **options: object) -> None:
 
 
 WRONG: dict[str, tuple[Callable[[], object], str]] = {
-    "a shipped table": (
-        lambda: wdport.load_model("good.keras", mapping=TABLE),
-        "mapping: is not a table of your own model",
-    ),
+    "a shipped table": (lambda: wdport.load_model("good.keras", mapping=TABLE),
+                        "mapping: is not a table of your own model"),
     "an unknown optimizer": (lambda: convert(with_optimizer=True, optimizer="lion"), "is 'lion'; choose one of adam"),
     "an unknown dtype": (lambda: convert("a.safetensors", dtype="int8"), "unknown dtype 'int8'; use one of"),
-    "shards of a file": (
-        lambda: Storage(max_shard_size=1 << 30).streams(Target(OutputPath(Path("a.keras")), "keras")),
-        "requires a folder",
-    ),
+    "shards of a file": (lambda: Storage(max_shard_size=1 << 30).streams(Target(OutputPath(Path("a.keras")), "keras")),
+                         "requires a folder"),
     "a folder that is a file": (lambda: convert("names.json", max_shard_size=1 << 30), "names.json: is not a folder"),
-    "statistics and data": (
-        lambda: read_units("a.npz", "a.npy", None), "cannot be combined with data, from which it is computed",
-    ),
+    "statistics and data": (lambda: read_units("a.npz", "a.npy", None),
+                            "cannot be combined with data, from which it is computed"),
     "two videos in a file": (lambda: require_frames(Path("a.mp4"), (2, 1, 4, 4, 3)), "holds one video, not 2"),
     "two channels": (lambda: require_frames(Path("a.mp4"), (1, 1, 4, 4, 2)), "cannot show 2 channels"),
     "an odd height": (lambda: require_frames(Path("a.mp4"), (1, 1, 5, 4, 3)), "cannot have an odd size, 5 x 4"),
@@ -59,10 +54,8 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: save_optimizer(None, None, "a.bin", like="b"),  # type: ignore[arg-type]
         "a.bin: is not a name for an optimizer; end it in .optimizer.safetensors",
     ),
-    "all samples for validation": (
-        lambda: wdport.train(None, "good.npy", "run", validation_split=1.0),
-        "validation_split: invalid value 1.0; give a number from 0 and below 1",
-    ),
+    "all samples for validation": (lambda: wdport.train(None, "good.npy", "run", validation_split=1.0),
+                                   "validation_split: invalid value 1.0; give a number from 0 and below 1"),
     "samples of text": (lambda: arrays_of(np.array(["a"]), "float32", None, None), "data: are not an array of numbers"),
     "samples of another format": (lambda: arrays_of("a.csv", "float32", None, None), "a.csv: is not an .npy file"),
 }  # fmt: skip

@@ -79,66 +79,39 @@ ACTIVE = {"an activation is fused": {"activation": "relu"}}
 
 PAIRS = (
     Pair("linear", "linear", partial(nn.Linear, 3, 5), partial(layers.Dense, 5), ((6, 3),), ACTIVE),
-    Pair(
-        "linear, no bias, on sequences", "linear", partial(nn.Linear, 3, 5, bias=False),
-        partial(layers.Dense, 5, use_bias=False), ((2, 7, 3),), ACTIVE,
-    ),
-    Pair(
-        "linear as a convolution of 1 x 1", "linear", partial(nn.Linear, 4, 5),
-        partial(layers.Conv2D, 5, 1), ((2, 5, 6, 4),), {"stride 2": {"strides": 2}},
-        no_outline="its twin is another layer than the nearest",
-    ),
-    Pair(
-        "linear after a flatten of (c h w)", "linear", Flattened, after_flatten, ((2, 2, 3, 4),),
-        {"the order (w h c)": {"row": ROW.format("w h c")}, "the order (h w c)": {"row": ROW.format("h w c")}},
-        LAST[2], "...", (".fc", "/fc"), ROW.format("c h w"), no_outline="its module is more layers than one",
-    ),
-    Pair(
-        "linear after a permuted flatten, (w h c)", "linear", partial(Flattened, (0, 3, 2, 1)), after_flatten,
-        ((2, 2, 3, 4),), {"the order (c h w)": {"row": ROW.format("c h w")}},
-        LAST[2], "...", (".fc", "/fc"), ROW.format("w h c"), no_outline="its module is more layers than one",
-    ),
-    Pair(
-        "flatten of (c h w)", "flatten", nn.Flatten, layers.Flatten, ((2, 2, 3, 4),),
-        {"Keras with channels_first": {"data_format": "channels_first"}},
-        LAST[2], "b (c h w) -> b (h w c)", row=ROW.format("c h w"), sizes=FLAT,
-        no_outline="the order of its output is stated in the row of the next layer",
-        no_model="a table states no layout of its output, only that of a linear layer after it",
-    ),
-    Pair(
-        "embedding", "embedding", partial(nn.Embedding, 7, 4), embedding, ((4, 9),),
-        {"id 0 taken for padding": {"zero": 0}, "the last id taken for padding": {"zero": 6}}, below=7, code=("zero",),
-    ),
-    Pair(
-        "embedding with padding_idx and a trained row there", "embedding", partial(nn.Embedding, 7, 4, padding_idx=0),
-        embedding, ((4, 9),), {"zeros at the padding": {"zero": 0}}, below=7, code=("zero",),
-    ),
-    Pair(
-        "embedding times the root of its width", "embedding", Scaled, partial(ScaledTwin, factor=2.0), ((2, 5),),
-        {"no factor": {"factor": 1.0}, "the width itself": {"factor": 4.0}}, at=(".table", "/table"), below=7,
-        code=("factor",), no_outline="its module is more layers than one",
-    ),
-    *(
-        Pair(
-            f"linear under weight_norm, {which}", "linear", partial(lambda norm: norm(nn.Linear(3, 5)), norm),
-            partial(layers.Dense, 5), ((6, 3),), {"the direction alone": {"state": direction}},
-        )
-        for which, norm in (("old keys", old_norm), ("new keys", new_norm))
-    ),
-    Pair(
-        "conv1d under weight_norm over the inputs", "conv1d",
-        lambda: new_norm(nn.Conv1d(4, 5, 3, padding=1), dim=1), partial(layers.Conv1D, 5, 3, padding="same"), SEQ,
-        {"causal padding": {"padding": "causal"}}, LAST[1],
-    ),
-    Pair(
-        "linear under spectral_norm, folded", "linear",
-        lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 5)), partial(layers.Dense, 5), ((6, 3),),
-        {"the stored weight": {"state": unfolded}}, state=folded, no_model="its checkpoint is not that of its module",
-    ),
-    Pair(
-        "conv2d under spectral_norm, folded", "conv2d",
-        lambda: nn.utils.parametrizations.spectral_norm(nn.Conv2d(4, 5, 3)), partial(layers.Conv2D, 5, 3),
-        ((2, 4, 6, 5),), {"the stored weight": {"state": unfolded}}, LAST[2], state=folded,
-        no_model="its checkpoint is not that of its module",
-    ),
+    Pair("linear, no bias, on sequences", "linear", partial(nn.Linear, 3, 5, bias=False),
+         partial(layers.Dense, 5, use_bias=False), ((2, 7, 3),), ACTIVE),
+    Pair("linear as a convolution of 1 x 1", "linear", partial(nn.Linear, 4, 5), partial(layers.Conv2D, 5, 1),
+         ((2, 5, 6, 4),), {"stride 2": {"strides": 2}}, no_outline="its twin is another layer than the nearest"),
+    Pair("linear after a flatten of (c h w)", "linear", Flattened, after_flatten, ((2, 2, 3, 4),),
+         {"the order (w h c)": {"row": ROW.format("w h c")}, "the order (h w c)": {"row": ROW.format("h w c")}},
+         LAST[2], "...", (".fc", "/fc"), ROW.format("c h w"), no_outline="its module is more layers than one"),
+    Pair("linear after a permuted flatten, (w h c)", "linear", partial(Flattened, (0, 3, 2, 1)), after_flatten,
+         ((2, 2, 3, 4),), {"the order (c h w)": {"row": ROW.format("c h w")}}, LAST[2], "...", (".fc", "/fc"),
+         ROW.format("w h c"), no_outline="its module is more layers than one"),
+    Pair("flatten of (c h w)", "flatten", nn.Flatten, layers.Flatten, ((2, 2, 3, 4),),
+         {"Keras with channels_first": {"data_format": "channels_first"}}, LAST[2], "b (c h w) -> b (h w c)",
+         row=ROW.format("c h w"), sizes=FLAT,
+         no_outline="the order of its output is stated in the row of the next layer",
+         no_model="a table states no layout of its output, only that of a linear layer after it"),
+    Pair("embedding", "embedding", partial(nn.Embedding, 7, 4), embedding, ((4, 9),),
+         {"id 0 taken for padding": {"zero": 0}, "the last id taken for padding": {"zero": 6}}, below=7,
+         code=("zero",)),
+    Pair("embedding with padding_idx and a trained row there", "embedding", partial(nn.Embedding, 7, 4, padding_idx=0),
+         embedding, ((4, 9),), {"zeros at the padding": {"zero": 0}}, below=7, code=("zero",)),
+    Pair("embedding times the root of its width", "embedding", Scaled, partial(ScaledTwin, factor=2.0), ((2, 5),),
+         {"no factor": {"factor": 1.0}, "the width itself": {"factor": 4.0}}, at=(".table", "/table"), below=7,
+         code=("factor",), no_outline="its module is more layers than one"),
+    *(Pair(f"linear under weight_norm, {which}", "linear", partial(lambda norm: norm(nn.Linear(3, 5)), norm),
+           partial(layers.Dense, 5), ((6, 3),), {"the direction alone": {"state": direction}})
+      for which, norm in (("old keys", old_norm), ("new keys", new_norm))),
+    Pair("conv1d under weight_norm over the inputs", "conv1d", lambda: new_norm(nn.Conv1d(4, 5, 3, padding=1), dim=1),
+         partial(layers.Conv1D, 5, 3, padding="same"), SEQ, {"causal padding": {"padding": "causal"}}, LAST[1]),
+    Pair("linear under spectral_norm, folded", "linear",
+         lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 5)), partial(layers.Dense, 5), ((6, 3),),
+         {"the stored weight": {"state": unfolded}}, state=folded, no_model="its checkpoint is not that of its module"),
+    Pair("conv2d under spectral_norm, folded", "conv2d",
+         lambda: nn.utils.parametrizations.spectral_norm(nn.Conv2d(4, 5, 3)), partial(layers.Conv2D, 5, 3),
+         ((2, 4, 6, 5),), {"the stored weight": {"state": unfolded}}, LAST[2], state=folded,
+         no_model="its checkpoint is not that of its module"),
 )  # fmt: skip

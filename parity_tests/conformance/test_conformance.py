@@ -86,11 +86,9 @@ WRONG = {
     "a mutant that is right": replace(GOOD, mutants={"none": {"alpha": 1.0}}),
     "no mutant": replace(GOOD, mutants={}),
     "an error": replace(GOOD, keras=partial(layers.ELU, slope=1)),
-    "a false alarm": replace(
-        GOOD, kind="layer_norm", torch=partial(nn.LayerNorm, 4, eps=0.0, elementwise_affine=False),
-        keras=partial(layers.LayerNormalization, epsilon=1e-15, center=False, scale=False),
-        mutants={"epsilon": {"epsilon": 1e-3}},
-    ),
+    "a false alarm": replace(GOOD, kind="layer_norm", torch=partial(nn.LayerNorm, 4, eps=0.0, elementwise_affine=False),
+                             keras=partial(layers.LayerNormalization, epsilon=1e-15, center=False, scale=False),
+                             mutants={"epsilon": {"epsilon": 1e-3}}),
 }  # fmt: skip
 
 

@@ -36,6 +36,7 @@ from .forge import (
     text,
     write_zip,
 )
+from .legacy import legacy
 
 GOOD = archive()
 
@@ -56,6 +57,9 @@ def repacked() -> bytes:
             with packed.open(zipfile.ZipInfo(member.name), "w", force_zip64=True) as target:
                 target.write(member.data)
     return buffer.getvalue()
+
+
+DESCRIPTOR = struct.pack("<4s3L", b"PK\7\x08", zlib.crc32(SIX_FLOATS), 24, 24)
 
 
 def described(wide: bool = False, crc: int | None = None, size: int = 24, head: bytes = b"PK\7\x08") -> bytes:
@@ -140,21 +144,19 @@ ARCHIVES = {
     "a descriptor of another CRC": (described(crc=1), "data descriptor"),
     "a descriptor of another size": (described(size=23), "data descriptor"),
     "a descriptor of another mark": (described(head=b"PK\7\7"), "data descriptor"),
-    "a descriptor that is cut": (
-        altered("data/0", flags=8, descriptor=struct.pack("<4s2L3s", b"PK\7\x08", zlib.crc32(SIX_FLOATS), 24, b"\x18")),
-        "data descriptor",
-    ),
+    "a descriptor that is cut": (altered("data/0", flags=8, descriptor=DESCRIPTOR[:-1]), "data descriptor"),
     "no descriptor": (altered("data/0", flags=8), "data descriptor"),
     "end records of other counts": (wide_end(count=3), "end records of the zip archive disagree"),
     "end records of other places": (wide_end(start=0), "end records of the zip archive disagree"),
     "a wide end record elsewhere": (wide_end(at=0), "not where its locator points"),
     "a second disk": (wide_end(disks=2), "not where its locator points"),
-}
+}  # fmt: skip
 
 
-def test_every_cut_is_refused(tmp_path: Path) -> None:
-    for length in range(len(GOOD)):
-        refuse_bytes(tmp_path, GOOD[:length], "")
+@pytest.mark.parametrize("good", [GOOD, legacy()], ids=["zip", "legacy"])
+def test_every_cut_is_refused(good: bytes, tmp_path: Path) -> None:
+    for length in range(len(good)):
+        refuse_bytes(tmp_path, good[:length], "")
 
 
 def test_a_directory_of_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,6 +166,11 @@ def test_a_directory_of_too_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 def shaped(shape: Iterable[int], strides: Iterable[int], offset: int = 0, count: int = 6) -> bytes:
     return one(tensor(shape, strides, offset, storage(count=count)))
+
+
+def rebuilt(*arguments: bytes) -> bytes:
+    """A tensor of six floats, rebuilt with these arguments after its offset."""
+    return one(forge.REBUILD + forge.tuple_of(storage(), number(0), *arguments) + b"R")
 
 
 HUGE = 2**62
@@ -184,46 +191,26 @@ TENSORS = {
     "huge and empty": (shaped((0, HUGE, HUGE), (0, 0, 0)), "impossible shape"),
     "two strides for one axis": (shaped((6,), (1, 1)), "1 axes and 2 strides"),
     "33 axes": (shaped((1,) * 33, (1,) * 33), "33 axes"),
-    "backward hooks": (
-        one(tensor(hooks=ORDERED + forge.MARK + text("a") + forge.NONE + forge.SETITEMS)),
-        "backward hooks",
-    ),
+    "backward hooks": (one(tensor(hooks=ORDERED + forge.MARK + text("a") + forge.NONE + forge.SETITEMS)),
+                       "backward hooks"),
     "hooks that are a dict": (one(tensor(hooks=DICT)), "backward hooks"),
     "grad that is a number": (one(tensor(grad=number(1))), "wrong type"),
-    "sizes as a list": (
-        one(forge.REBUILD + forge.tuple_of(storage(), number(0), LIST, LIST, forge.FALSE, ORDERED) + b"R"),
-        "not a tuple of integers",
-    ),
-    "sizes that are bools": (
-        one(
-            forge.REBUILD
-            + forge.tuple_of(storage(), number(0), forge.TRUE + b"\x85", number(1) + b"\x85", forge.FALSE, ORDERED)
-            + b"R"
-        ),
-        "not a tuple of integers",
-    ),
-    "five arguments": (
-        one(forge.REBUILD + forge.tuple_of(storage(), number(0), b")", b")", forge.FALSE) + b"R"),
-        "5 arguments",
-    ),
+    "sizes as a list": (rebuilt(LIST, LIST, forge.FALSE, ORDERED), "not a tuple of integers"),
+    "sizes that are bools": (rebuilt(forge.TRUE + b"\x85", number(1) + b"\x85", forge.FALSE, ORDERED),
+                             "not a tuple of integers"),
+    "five arguments": (rebuilt(b")", b")", forge.FALSE), "5 arguments"),
     "a tensor of a tensor": (one(tensor(source=tensor())), "not a storage"),
-    "a parameter of text": (
-        one(forge.name("torch._utils", "_rebuild_parameter") + forge.tuple_of(text("x"), forge.TRUE, ORDERED) + b"R"),
-        "parameter is rebuilt",
-    ),
+    "a parameter of text": (one(forge.name("torch._utils", "_rebuild_parameter")
+                                + forge.tuple_of(text("x"), forge.TRUE, ORDERED) + b"R"), "parameter is rebuilt"),
     "complex": (one(tensor((3,), (1,), source=storage(count=3, cls="ComplexFloatStorage"))), "w: has dtype complex64"),
-    "quantized storage": (
-        archive(pickled(table({"w": tensor(source=storage(cls="QInt8Storage"))})), {"0": b"abcdef"}),
-        "w: has dtype qint8",
-    ),
+    "quantized storage": (archive(pickled(table({"w": tensor(source=storage(cls="QInt8Storage"))})), {"0": b"abcdef"}),
+                          "w: has dtype qint8"),
     "quantized": (one(forge.name("torch._utils", "_rebuild_qtensor")), "w: a quantized tensor"),
     "sparse": (one(forge.name("torch._utils", "_rebuild_sparse_tensor")), "w: a sparse tensor"),
     "float8": (one(forge.name("torch._utils", "_rebuild_tensor_v3")), "float8"),
-    "bool that is 2": (
-        archive(pickled(table({"w": tensor(source=storage(cls="BoolStorage"))})), {"0": b"\0\1\0\1\0\2"}),
-        "bytes other than 0 and 1",
-    ),
-}
+    "bool that is 2": (archive(pickled(table({"w": tensor(source=storage(cls="BoolStorage"))})),
+                               {"0": b"\0\1\0\1\0\2"}), "bytes other than 0 and 1"),
+}  # fmt: skip
 
 
 def uncounted() -> bytes:

@@ -61,10 +61,8 @@ def deep_twice(half: int) -> bytes:
 
 PICKLES = {
     # callables and everything that reaches for one
-    "os.system": (
-        name("os", "system") + tuple_of(text("true")) + REDUCE,
-        "asks for os.system, which only an attack needs; do not load it",
-    ),
+    "os.system": (name("os", "system") + tuple_of(text("true")) + REDUCE,
+                  "asks for os.system, which only an attack needs; do not load it"),
     "eval": (name("builtins", "eval") + tuple_of(text("1")) + REDUCE, "builtins.eval"),
     "py2 builtins": (name("__builtin__", "getattr") + tuple_of(W, W) + REDUCE, "__builtin__.getattr"),
     "dotted": (table({"w": name("collections", "OrderedDict.fromkeys")}), "OrderedDict.fromkeys"),
@@ -76,27 +74,19 @@ PICKLES = {
     "reduce without a tuple": (name("collections", "OrderedDict") + LIST + REDUCE, "cannot be called"),
     "OrderedDict of a dict": (name("collections", "OrderedDict") + DICT + b"\x85" + REDUCE, "arguments"),
     "OrderedDict of two": (name("collections", "OrderedDict") + LIST + LIST + b"\x86" + REDUCE, "arguments"),
-    "OrderedDict of no pairs": (
-        name("collections", "OrderedDict") + LIST + NONE + APPEND + b"\x85" + REDUCE,
-        "list of pairs",
-    ),
+    "OrderedDict of no pairs": (name("collections", "OrderedDict") + LIST + NONE + APPEND + b"\x85" + REDUCE,
+                                "list of pairs"),
     "a class as value": (table({"w": name("collections", "OrderedDict")}), "its keys are w"),
     "a storage class as value": (table({"w": name("torch", "FloatStorage")}), "its keys are w"),
-    "a whole module": (
-        name("torch.nn.modules.linear", "Linear") + EMPTY + b"\x81" + DICT + BUILD,
-        "object of class torch.nn.modules.linear.Linear",
-    ),
+    "a whole module": (name("torch.nn.modules.linear", "Linear") + EMPTY + b"\x81" + DICT + BUILD,
+                       "object of class torch.nn.modules.linear.Linear"),
     "a module of one's own": (name("my.net", "Net") + EMPTY + b"\x81" + DICT + BUILD, "class my.net.Net"),
-    "a module inside": (
-        table({"model": name("torch.nn.modules.linear", "Linear")}),
-        "model (name torch.nn.modules.linear.Linear)",
-    ),
+    "a module inside": (table({"model": name("torch.nn.modules.linear", "Linear")}),
+                        "model (name torch.nn.modules.linear.Linear)"),
     "namespace": (table({"args": name("argparse", "Namespace") + EMPTY + b"\x81"}), "args (class argparse.Namespace)"),
     "a name with escapes": (table({"w": name("\x1b[31mred", "x")}), "\\x1b[31mred.x"),
-    "a class among tensors": (
-        table({"w": tensor(), "x": name("my", "Net") + EMPTY + b"\x81"}),
-        "x: its state_dict entry is an object (class my.Net), not a tensor",
-    ),
+    "a class among tensors": (table({"w": tensor(), "x": name("my", "Net") + EMPTY + b"\x81"}),
+                              "x: its state_dict entry is an object (class my.Net), not a tensor"),
     # opcodes
     "STACK_GLOBAL": (text("os") + text("system") + b"\x93", "STACK_GLOBAL"),
     "INST": (MARK + b"ios\nsystem\n", "os.system"),
@@ -134,10 +124,8 @@ PICKLES = {
     "a key that is a tuple": (DICT + EMPTY + tensor() + SETITEM, "name is of type tuple, not text"),
     "a key that is a tensor": (DICT + tensor() + tensor() + SETITEM, "name is of type TensorRef, not text"),
     "keys that collide": (DICT + number((1 << 61) - 1) + tensor() + SETITEM, "name is of type int, not text"),
-    "a key that is an object": (
-        table({"model": table({"w": tensor()})}) + name("my", "Text") + EMPTY + b"\x81" + NONE + SETITEM,
-        "has a key that is class my.Text",
-    ),
+    "a key that is an object": (table({"model": table({"w": tensor()})}) + name("my", "Text") + EMPTY + b"\x81" + NONE
+                                + SETITEM, "has a key that is class my.Text"),
     # stack, memo, ends
     "underflow": (b"s", "empty stack"),
     "underflow below a mark": (DICT + MARK + W + b"\x86" + TUPLE, "empty stack"),
@@ -171,20 +159,14 @@ PICKLES = {
     "another tag": (table({"w": tensor(source=storage(tag="module"))}), "persistent id"),
     "a pid that is text": (text("0") + PERSID, "persistent id"),
     "a pid of four": (tuple_of(text("storage"), text("0"), text("cpu"), number(1)) + PERSID, "persistent id"),
-    "a pid whose class is text": (
-        tuple_of(text("storage"), text("FloatStorage"), text("0"), text("cpu"), number(6)) + PERSID,
-        "persistent id",
-    ),
+    "a pid whose class is text": (tuple_of(text("storage"), text("FloatStorage"), text("0"), text("cpu"), number(6))
+                                  + PERSID, "persistent id"),
     "a pid as a list": (LIST + storage()[:-2] + b"e" + PERSID, "persistent id"),
-    "a pid with a bool": (
-        tuple_of(text("storage"), name("torch", "FloatStorage"), text("0"), text("cpu"), b"\x88") + PERSID,
-        "persistent id",
-    ),
-    "a storage class that is not torch's": (
-        tuple_of(text("storage"), name("os", "FloatStorage"), text("0"), text("cpu"), number(6)) + PERSID,
-        "os.FloatStorage",
-    ),
-}
+    "a pid with a bool": (tuple_of(text("storage"), name("torch", "FloatStorage"), text("0"), text("cpu"), b"\x88")
+                          + PERSID, "persistent id"),
+    "a storage class that is not torch's": (tuple_of(text("storage"), name("os", "FloatStorage"), text("0"),
+                                                     text("cpu"), number(6)) + PERSID, "os.FloatStorage"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(

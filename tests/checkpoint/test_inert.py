@@ -179,22 +179,6 @@ def test_beside_the_weights_it_does_no_harm(case: str, tmp_path: Path) -> None:
     assert len(read_all(path)) == 1
 
 
-REBUILD = {
-    "_rebuild_qtensor": "quantized tensor",
-    "_rebuild_sparse_tensor": "sparse tensor",
-    "_rebuild_meta_tensor_no_storage": "meta tensor",
-    "_rebuild_nested_tensor": "nested tensor",
-    "_rebuild_wrapper_subclass": "tensor subclass",
-    "_rebuild_tensor_v3": "tensor of a dtype that is not read",
-}
-
-
-@pytest.mark.parametrize("function", REBUILD)
-def test_among_the_weights_it_is_refused(function: str, tmp_path: Path) -> None:
-    value = name("torch._utils", function) + EMPTY + REDUCE
-    refuse_bytes(tmp_path, one(value), f"w: a {REBUILD[function]}")
-
-
 def test_tensors_with_attributes(tmp_path: Path) -> None:
     """Notes on a tensor are left out; an attribute that would change its values is refused."""
     noted, changed = torch.nn.Parameter(torch.ones(2)), torch.ones(3)
@@ -216,7 +200,7 @@ class Subclass(torch.Tensor):
 
 
 @pytest.mark.filterwarnings("ignore:torch.quantize_per_tensor:UserWarning")
-@pytest.mark.filterwarnings("ignore:.*Sparse:UserWarning")
+@pytest.mark.filterwarnings("ignore:.*Sparse:UserWarning", "ignore:The PyTorch API of nested tensors:UserWarning")
 def test_kinds_of_tensors_that_torch_writes(tmp_path: Path) -> None:
     path = tmp_path / "x.pt"
     plain = torch.ones(2, 3)
@@ -228,6 +212,7 @@ def test_kinds_of_tensors_that_torch_writes(tmp_path: Path) -> None:
         "a tensor of a dtype": plain.to(torch.float8_e4m3fn),
         "a tensor that is to be conjugated": plain.to(torch.complex64).conj(),
         "a quantized tensor": torch.quantize_per_tensor(plain, 0.1, 0, torch.qint8),
+        "a nested tensor": torch.nested.nested_tensor([plain, plain]),
     }
     for fragment, value in kinds.items():
         torch.save({"model": {"w": plain, "odd": value}}, path)

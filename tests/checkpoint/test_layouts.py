@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from wdport.checkpoint import open_checkpoint
-from wdport.checkpoint.state_dict import NameCollision, strip_prefixes
+from wdport.checkpoint.state_dict import strip_prefixes
 from wdport.errors import MisfitError
 
 from .bad import refuse
@@ -23,36 +24,31 @@ def saved(folder: Path, content: object) -> Path:
     return path
 
 
-def test_lightning(tmp_path: Path) -> None:
-    content = {"epoch": 3, "global_step": 7, "pytorch-lightning_version": "2.6", "state_dict": STATE, "loops": {}}
-    content |= {"hyper_parameters": {"lr": 0.1}, "optimizer_states": [{"state": {0: {"step": T}}}]}
+RUN = {"epoch": 3, "global_step": 7, "pytorch-lightning_version": "2.6"}
+KEYS = ("model", "model_state_dict", "model_state", "state_dict", "model.state_dict", "net", "generator", "ema")
+LAYOUTS: list[tuple[dict[str, Any], str, str | None, dict[str, object]]] = [
+    ({**RUN, "state_dict": STATE, "loops": {}, "hyper_parameters": {"lr": 0.1},
+      "optimizer_states": [{"state": {0: {"step": T}}}]}, "lightning", "state_dict", RUN),
+    (STATE, "bare", None, {}),
+    *(({key: STATE, "optimizer": {"state": {}}, "epoch": 1}, "fabric", key, {"epoch": 1}) for key in KEYS),
+    ({"model": {"state_dict": STATE, "config": {"depth": 2}}, "epoch": 1}, "fabric", "model.state_dict", {"epoch": 1}),
+    ({"state_dict": STATE, "other": {"x": T}}, "fabric", "state_dict", {}),
+]  # fmt: skip
+"""What a file holds, its layout, where its state_dict stands, and what of a run it says."""
+
+
+@pytest.mark.parametrize(("content", "layout", "key", "metadata"), LAYOUTS, ids=lambda value: str(value)[:20])
+def test_where_a_state_dict_stands(
+    content: dict[str, Any], layout: str, key: str | None, metadata: dict[str, object], tmp_path: Path
+) -> None:
     with open_checkpoint(saved(tmp_path, content)) as checkpoint:
-        assert (checkpoint.format, checkpoint.layout, checkpoint.key) == ("torch-zip", "lightning", "state_dict")
-        assert checkpoint.metadata == {"epoch": 3, "global_step": 7, "pytorch-lightning_version": "2.6"}
-        assert set(checkpoint.other_keys) == set(content) - {"state_dict"}
-        assert list(checkpoint.tensors) == list(STATE)
+        assert (checkpoint.layout, checkpoint.key, checkpoint.metadata) == (layout, key, metadata)
+        assert {name: checkpoint.read(name).tolist() for name in checkpoint.tensors} == {
+            name: value.tolist() for name, value in STATE.items()
+        }
+        beside = set(content) - {key, (key or "").split(".")[0]} if key else set()
+        assert set(checkpoint.other_keys) == beside
         assert checkpoint.prefixes == ()
-
-
-@pytest.mark.parametrize(
-    "key", ["model", "model_state_dict", "model_state", "state_dict", "model.state_dict", "net", "generator", "ema"]
-)
-def test_under_a_key(key: str, tmp_path: Path) -> None:
-    with open_checkpoint(saved(tmp_path, {key: STATE, "optimizer": {"state": {}}, "epoch": 1})) as checkpoint:
-        assert (checkpoint.layout, checkpoint.key, checkpoint.metadata) == ("fabric", key, {"epoch": 1})
-        assert checkpoint.read("a.weight").tolist() == [1.0, 1.0]
-
-
-def test_under_two_keys(tmp_path: Path) -> None:
-    content = {"model": {"state_dict": STATE, "config": {"depth": 2}}, "epoch": 1}
-    with open_checkpoint(saved(tmp_path, content)) as checkpoint:
-        assert (checkpoint.layout, checkpoint.key, checkpoint.metadata) == ("fabric", "model.state_dict", {"epoch": 1})
-        assert list(checkpoint.tensors) == list(STATE)
-
-
-def test_bare(tmp_path: Path) -> None:
-    with open_checkpoint(saved(tmp_path, STATE)) as checkpoint:
-        assert (checkpoint.layout, checkpoint.key, checkpoint.other_keys) == ("bare", None, ())
 
 
 def test_averaged(tmp_path: Path) -> None:
@@ -64,38 +60,28 @@ def test_averaged(tmp_path: Path) -> None:
         assert checkpoint.tensors["bias"].stored_name == "module.bias"
 
 
-def test_key_is_needed_for_two(tmp_path: Path) -> None:
-    path = saved(tmp_path, {"model": STATE, "ema": {"x": T}, "epoch": 1})
-    refuse(path, "2 candidates for the state_dict: model, ema; choose with key='ema' or 'raw'")
-    with open_checkpoint(path, key="ema") as checkpoint:
-        assert list(checkpoint.tensors) == ["x"]
-        assert checkpoint.key == "ema"
+CHOICES: list[tuple[dict[str, object], str, dict[str, list[str]]]] = [
+    ({"model": STATE, "ema": {"x": T}, "epoch": 1},
+     "2 candidates for the state_dict: model, ema; choose with key='ema' or 'raw'", {"ema": ["x"]}),
+    # As averaged weights are kept by timm, and by programs with names of their own.
+    ({"state_dict": STATE, "state_dict_ema": dict(STATE), "callback": {"best": dict(STATE)}},
+     "3 candidates for the state_dict: state_dict, state_dict_ema, callback.best; choose one with key=NAME", {}),
+    ({"model": {"state_dict": STATE, "net": STATE}, "generator": STATE, "discriminator": STATE},
+     "4 candidates for the state_dict: model.state_dict, model.net, generator, discriminator; choose",
+     {"model.net": list(STATE)}),
+    ({"other": {"a.b": {"x": T}}, "odd": {"y": T}}, "tensors are under other.a.b, odd; choose one with key=NAME",
+     {"other.a.b": ["x"], "odd": ["y"]}),
+]  # fmt: skip
+"""Files in which a key has to choose: the refusal without one, and the tensors under some of the keys."""
 
 
-def test_a_copy_under_a_name_of_its_own_is_another_candidate(tmp_path: Path) -> None:
-    """As averaged weights are kept by timm, and by programs with names of their own."""
-    path = saved(tmp_path, {"state_dict": STATE, "state_dict_ema": dict(STATE), "callback": {"best": dict(STATE)}})
-    refuse(path, "3 candidates for the state_dict: state_dict, state_dict_ema, callback.best; choose one with key=NAME")
-    path = saved(tmp_path, {"state_dict": STATE, "other": {"x": T}})
-    with open_checkpoint(path) as checkpoint:
-        assert checkpoint.key == "state_dict"
-
-
-def test_candidates_of_two_depths(tmp_path: Path) -> None:
-    path = saved(tmp_path, {"model": {"state_dict": STATE, "net": STATE}, "generator": STATE, "discriminator": STATE})
-    refuse(path, "4 candidates for the state_dict: model.state_dict, model.net, generator, discriminator; choose")
-    with open_checkpoint(path, key="model.net") as checkpoint:
-        assert checkpoint.key == "model.net"
-
-
-def test_key_of_another_name_or_depth(tmp_path: Path) -> None:
-    path = saved(tmp_path, {"other": {"a.b": {"x": T}}, "odd": {"y": T}})
-    refuse(path, "tensors are under other.a.b, odd; choose one with key=NAME")
-    for key, name in (("other.a.b", "x"), ("odd", "y")):
+@pytest.mark.parametrize(("content", "fragment", "chosen"), CHOICES, ids=range(len(CHOICES)))
+def test_a_key_chooses(content: dict[str, object], fragment: str, chosen: dict[str, list[str]], tmp_path: Path) -> None:
+    path = saved(tmp_path, content)
+    refuse(path, fragment)
+    for key, names in chosen.items():
         with open_checkpoint(path, key=key) as checkpoint:
-            assert list(checkpoint.tensors) == [name]
-            assert checkpoint.key == key
-            assert len(checkpoint.other_keys) == 1
+            assert (checkpoint.key, list(checkpoint.tensors)) == (key, names)
 
 
 @pytest.mark.parametrize("key", ["none", "epoch", "model.a", "optimizer", ""])
@@ -176,5 +162,3 @@ def test_mixed_prefixes(stored: list[str], lacking: str | None, tmp_path: Path) 
 @pytest.mark.parametrize("stored", [["_orig_mod.a", "a"], ["module.a", "b", "a"], ["n._orig_mod.a", "n.a"]])
 def test_colliding_names(stored: list[str], tmp_path: Path) -> None:
     refuse(saved(tmp_path, dict.fromkeys(stored, T)), "has the same name as", MisfitError)
-    with pytest.raises(NameCollision):
-        strip_prefixes(stored)

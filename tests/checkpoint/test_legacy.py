@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import pickle
-import struct
 from collections import OrderedDict
 from pathlib import Path
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
@@ -33,17 +31,6 @@ def equal_to_torch(folder: Path, content: bytes) -> int:
     with open_checkpoint(path) as checkpoint:
         assert checkpoint.format == "torch-legacy"
         return same_tree(checkpoint, checkpoint.tree, expected)
-
-
-def test_a_model_with_optimizer(tmp_path: Path) -> None:
-    model = torch.nn.Sequential(torch.nn.Conv2d(2, 3, 3), torch.nn.BatchNorm2d(3))
-    optimizer = torch.optim.Adam(model.parameters())
-    model(torch.ones(1, 2, 5, 5)).sum().backward()
-    optimizer.step()
-    content = {"step": 7, "model_state": model.state_dict(), "optimizer_state": optimizer.state_dict()}
-    assert equal_to_torch(tmp_path, saved(content)) > 20
-    with open_checkpoint(tmp_path / "model.pth") as checkpoint:
-        assert (checkpoint.key, checkpoint.metadata) == ("model_state", {"step": 7})
 
 
 def test_storage_views(tmp_path: Path) -> None:
@@ -109,48 +96,34 @@ LEGACY = {
     "a key missing": (legacy(storages={}), "storage 0 is missing"),
     "another count": (legacy(storages={"0": (5, SIX_FLOATS)}), "has 5 elements, not 6"),
     "a negative count": (legacy(storages={"0": (-1, SIX_FLOATS)}), "has -1 elements, not 6"),
-    "4 TB": (
-        legacy(pickled(table({"w": tensor((10**12,), (1,), source=stored(count=10**12))})), {"0": (10**12, b"x")}),
-        "cut short",
-    ),
+    "4 TB": (legacy(pickled(table({"w": tensor((10**12,), (1,), source=stored(count=10**12))})), {"0": (10**12, b"x")}),
+             "cut short"),
     "bytes after": (GOOD + b"x", "1 bytes follow the last storage"),
     "minus the last byte": (GOOD[:-1], "cut short"),
     "no storages": (GOOD[: -len(SIX_FLOATS) - 8], "outside the file"),
     "five elements": (plain(tensor(source=stored().replace(b"Nt", b"t"))), "persistent id"),
     "a view past the end": (plain(tensor((3,), (1,), source=VIEWED)), "elements 4 to 7 of a storage that has 6"),
-    "a tensor past its view": (
-        plain(tensor((3,), (1,), source=stored(view=tuple_of(text("7"), number(1), number(2))))),
-        "reaches element 3 of a storage that has 2",
-    ),
-    "a view of negative length": (
-        plain(tensor((0,), (1,), source=stored(view=tuple_of(text("7"), number(1), number(-1))))),
-        "a view of elements",
-    ),
+    "a tensor past its view": (plain(tensor((3,), (1,), source=stored(view=tuple_of(text("7"), number(1), number(2))))),
+                               "reaches element 3 of a storage that has 2"),
+    "a view of negative length": (plain(tensor((0,), (1,),
+                                               source=stored(view=tuple_of(text("7"), number(1), number(-1))))),
+                                  "a view of elements"),
     "a view that is a list": (plain(tensor(source=stored(view=LIST))), "storage view is not"),
-    "a view with a path": (
-        plain(tensor((1,), (1,), source=stored(view=tuple_of(text("../x"), number(0), number(1))))),
-        "'../x' is not a number",
-    ),
+    "a view with a path": (plain(tensor((1,), (1,), source=stored(view=tuple_of(text("../x"), number(0), number(1))))),
+                           "'../x' is not a number"),
     "a view under the key of its storage": (
         plain(tensor((1,), (1,), source=stored(view=tuple_of(text("0"), number(0), number(1))))),
         "declared in two ways",
     ),
-    "a storage of two lengths": (
-        legacy(pickled(table({"a": tensor((1,), (1,), source=stored()), "b": tensor(source=stored(count=7))}))),
-        "declared as 7 float32 and as 6 float32",
-    ),
-    "a storage of two types": (
-        legacy(pickled(table({"a": tensor(source=stored()), "b": tensor(source=stored(cls="IntStorage"))}))),
-        "declared as 6 int32 and as 6 float32",
-    ),
+    "a storage of two lengths": (legacy(pickled(table({"a": tensor((1,), (1,), source=stored()),
+                                                       "b": tensor(source=stored(count=7))}))),
+                                 "declared as 7 float32 and as 6 float32"),
+    "a storage of two types": (legacy(pickled(table({"a": tensor(source=stored()),
+                                                     "b": tensor(source=stored(cls="IntStorage"))}))),
+                               "declared as 6 int32 and as 6 float32"),
     "a module of text": (plain(tuple_of(text("module"), text("x"), b"N", b"N") + b"Q"), "persistent id"),
     "protocol 3": (legacy(b"\x80\x03" + GOOD_PICKLE[2:]), "protocol 2"),
-}
-
-
-def test_every_cut_is_refused(tmp_path: Path) -> None:
-    for length in range(len(GOOD)):
-        refuse_bytes(tmp_path, GOOD[:length], "")
+}  # fmt: skip
 
 
 def test_a_pickle_over_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -196,9 +169,3 @@ def test_a_key_that_no_dict_can_hold_is_refused(tmp_path: Path, container: bytes
 
 
 REAL = saved(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.LayerNorm(3)).state_dict())
-
-
-def test_the_good_file_is_read(tmp_path: Path) -> None:
-    (tmp_path / "x.pth").write_bytes(GOOD)
-    assert read_all(tmp_path / "x.pth") == {"w": np.arange(6, dtype="<f4").tobytes()}
-    assert struct.unpack("<6f", SIX_FLOATS) == tuple(range(6))

@@ -148,38 +148,26 @@ MODULES = {
     "items set afterwards": (linear(_parameters=PARAMETERS) + text("x") + NONE + b"s", "whose contents"),
     "two states": (linear(_parameters=PARAMETERS) + table({"_parameters": DICT}) + BUILD, "whose contents"),
     "a parameter that is text": (linear(_parameters=table({"w": text("x")})), "w: its state_dict entry is the str"),
-    "a parameter that is an object": (
-        linear(_parameters=table({"w": name("my", "Thing") + EMPTY + b"\x81"})),
-        "w: its state_dict entry is an object (class my.Thing)",
-    ),
-    "a quantized buffer": (
-        linear(_buffers=table({"b": name("torch._utils", "_rebuild_qtensor") + EMPTY + REDUCE})),
-        "b: a quantized tensor",
-    ),
-    "a child that is no module": (
-        linear(_parameters=PARAMETERS, _modules=table({"sub": name("my", "Thing") + EMPTY + b"\x81"})),
-        "sub: is class my.Thing, not a module that can be read",
-    ),
+    "a parameter that is an object": (linear(_parameters=table({"w": name("my", "Thing") + EMPTY + b"\x81"})),
+                                      "w: its state_dict entry is an object (class my.Thing)"),
+    "a quantized buffer": (linear(_buffers=table({"b": name("torch._utils", "_rebuild_qtensor") + EMPTY + REDUCE})),
+                           "b: a quantized tensor"),
+    "a child that is no module": (linear(_parameters=PARAMETERS,
+                                         _modules=table({"sub": name("my", "Thing") + EMPTY + b"\x81"})),
+                                  "sub: is class my.Thing, not a module that can be read"),
     "a child that is text": (linear(_modules=table({"sub": text("x")})), "sub: is a str, not a module"),
     "a name that is a number": (linear(_parameters=DICT + b"K\x01" + tensor() + b"s"), "not a short text"),
     "a name that is too long": (linear(_parameters=table({"x" * (MAX_TENSOR_NAME + 1): tensor()})), "not a short text"),
-    "two tensors of one name": (
-        linear(_parameters=table({"a.w": tensor()}), _modules=table({"a": linear(_parameters=PARAMETERS)})),
-        "a.w: two tensors of the module have this name",
-    ),
-    "a set that is a list": (
-        linear(_parameters=PARAMETERS, _non_persistent_buffers_set=b"]"),
-        "_non_persistent_buffers_set is not a set",
-    ),
-    "a set of numbers": (
-        linear(_parameters=PARAMETERS, _non_persistent_buffers_set=TEXTS + b"]K\x01a\x85R"),
-        "_non_persistent_buffers_set is not a set",
-    ),
-    "a module inside itself": (
-        name("my.net", "Net") + EMPTY + b"\x81q\x09"
-        + table({"_parameters": DICT, "_buffers": DICT, "_modules": table({"me": b"h\x09"})}) + BUILD,
-        "contains itself",
-    ),
+    "two tensors of one name": (linear(_parameters=table({"a.w": tensor()}),
+                                       _modules=table({"a": linear(_parameters=PARAMETERS)})),
+                                "a.w: two tensors of the module have this name"),
+    "a set that is a list": (linear(_parameters=PARAMETERS, _non_persistent_buffers_set=b"]"),
+                             "_non_persistent_buffers_set is not a set"),
+    "a set of numbers": (linear(_parameters=PARAMETERS, _non_persistent_buffers_set=TEXTS + b"]K\x01a\x85R"),
+                         "_non_persistent_buffers_set is not a set"),
+    "a module inside itself": (name("my.net", "Net") + EMPTY + b"\x81q\x09"
+                               + table({"_parameters": DICT, "_buffers": DICT, "_modules": table({"me": b"h\x09"})})
+                               + BUILD, "contains itself"),
     "a key for a module": (linear(_parameters=PARAMETERS), "has no key 'model'"),
 }  # fmt: skip
 

@@ -138,7 +138,8 @@ def test_views(old: bool, tmp_path: Path) -> None:
         assert [len(names) for names in checkpoint.shared] == [12]
 
 
-def test_a_module_with_optimizer_and_options(tmp_path: Path) -> None:
+@pytest.mark.parametrize("old", [False, True])
+def test_a_module_with_optimizer_and_options(old: bool, tmp_path: Path) -> None:
     """_metadata, optimizer state, dtypes and sizes as values, and a counter of zero dimensions."""
     model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.BatchNorm1d(4))
     optimizer = torch.optim.AdamW(model.parameters())
@@ -152,7 +153,8 @@ def test_a_module_with_optimizer_and_options(tmp_path: Path) -> None:
         "big": -(10**30),
     }
     path = tmp_path / "state.pt"
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict(), "options": options}, path)
+    whole = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "options": options}
+    torch.save(whole, path, _use_new_zipfile_serialization=not old)
     expected = torch.load(path, weights_only=True)
     with open_checkpoint(path) as checkpoint:
         assert isinstance(checkpoint.tree, dict)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -117,18 +115,6 @@ def test_a_series_is_given_in_three_ways(tmp_path: Path) -> None:
         assert series_of(source).values.tolist() == GRID.tolist()
 
 
-def test_neither_jax_nor_keras_nor_torch_is_imported(tmp_path: Path) -> None:
-    np.save(tmp_path / "x.npy", GRID)
-    code = (
-        "import sys; from wdport.data import read_series; read_series(sys.argv[1]); "
-        "print(*{'jax', 'keras', 'torch', 'scipy'} & set(sys.modules))"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", code, str(tmp_path / "x.npy")], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.split() == []
-
-
 @given(st.integers(1, 12), st.integers(1, 3), st.integers(1, 12), st.integers(1, 13))
 def test_windows_are_slices(steps: int, features: int, length: int, stride: int) -> None:
     values = np.arange(steps * features).reshape(steps, features)
@@ -159,9 +145,6 @@ def test_windows_are_a_read_only_view() -> None:
 def test_impossible_windows(length: int, stride: int, message: str) -> None:
     with pytest.raises(UsageError, match=message):
         sliding_windows(np.zeros((5, 2)), length, stride)
-
-
-def test_a_series_has_two_axes() -> None:
     with pytest.raises(UsageError, match="shape"):
         sliding_windows(np.zeros(5), 2)
 

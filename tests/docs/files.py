@@ -68,13 +68,6 @@ def training_run(path: Path) -> None:
     save_run(path, ETTH1)
 
 
-def small_series(path: Path) -> None:
-    import numpy as np
-
-    values = np.random.default_rng(0).normal(size=(60, 7)).cumsum(0)
-    np.savetxt(path, values, delimiter=",", header="HUFL,HULL,MUFL,MULL,LUFL,LULL,OT", comments="")
-
-
 def small_samples(path: Path) -> None:
     import numpy as np
 
@@ -96,8 +89,8 @@ def training_config(path: Path, config: Config = ETTH1) -> None:
     path.write_text(yaml.safe_dump(told))
 
 
-def statistics(path: Path, features: int = 7) -> None:
-    path.write_text(json.dumps({"mean": [1.5] * features, "std": [2.0] * features}))
+def statistics(path: Path) -> None:
+    path.write_text(json.dumps({"mean": [1.5] * 7, "std": [2.0] * 7}))
 
 
 def converted(path: Path) -> None:
@@ -206,11 +199,11 @@ def llama(path: Path) -> None:
     (path / "config.json").write_text("{}")
 
 
-def series(path: Path, features: int = 7) -> None:
+def series(path: Path) -> None:
     import numpy as np
 
-    rows = np.random.default_rng(0).standard_normal((100, features)).cumsum(0)
-    np.savetxt(path, rows, delimiter=",", header=",".join(f"f{i}" for i in range(features)), comments="")
+    values = np.random.default_rng(0).normal(size=(100, 7)).cumsum(0)
+    np.savetxt(path, values, delimiter=",", header="HUFL,HULL,MUFL,MULL,LUFL,LULL,OT", comments="")
 
 
 def text(content: str) -> Callable[[Path], None]:
@@ -249,7 +242,7 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "video.npy": video,
     "ts2vec-stocks.pt": ts2vec,
     "run.ckpt": training_run,
-    "etth1.csv": small_series,
+    "etth1.csv": series,
     "samples.npz": small_samples,
     "models/encoder.py": text(ENCODER),
     "llama": llama,

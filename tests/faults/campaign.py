@@ -17,13 +17,13 @@ import re
 import signal
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
 from tests.faults.jobs import JOBS, Job, prepare, states
-from tests.faults.weather import PAGE, Fault, Outcome, Refused, SignalAfter, SignalAt, SizeLimit, fill, forked
+from tests.faults.weather import PAGE, Fault, FullDisk, Outcome, Refused, SignalAfter, SignalAt, SizeLimit, forked
 from wdport.conversion.load import open_account
 from wdport.conversion.manifest_schema import contradiction_of
 from wdport.files.manifest_seal import file_sha256
@@ -40,6 +40,10 @@ class Tally:
     ended: Counter[int] = field(default_factory=Counter)
     torn: int = 0
     wrong: list[str] = field(default_factory=list)
+
+    def add(self, code: int) -> None:
+        self.times += 1
+        self.ended[code] += 1
 
     def line(self) -> str:
         ended = {str(code): count for code, count in sorted(self.ended.items())}
@@ -78,9 +82,9 @@ class Trial:
     def under(self, fault: Fault, tally: Tally) -> Outcome:
         """The job over the old files with ``fault``, and the next run after it."""
         self.restore()
-        outcome = self.run(fault)
-        tally.times += 1
-        tally.ended[outcome.code] += 1
+        with fault.around(self.folder.parent):
+            outcome = self.run(fault)
+        tally.add(outcome.code)
         wrong = [*self._endings(fault, outcome), *self._files(fault, outcome, tally)]
         if self._strangers():
             again = self.run(Fault())
@@ -132,7 +136,7 @@ class Trial:
         return sorted(set(os.listdir(self.folder)) - set(self.job.outputs))
 
 
-def kills(trial: Trial, count: int, chance: random.Random) -> Tally:
+def kills(trial: Trial, chance: random.Random, count: int) -> Tally:
     """Half of them at the last steps, where files get their names, a quarter anywhere, a quarter at any time."""
     tally = Tally(f"signals, {trial.job.name}")
     last = min(trial.steps, 60)
@@ -168,16 +172,7 @@ def full_disks(trial: Trial, stride: int) -> Tally:
     """A file system of its own (the folder lies on one) with every number of free pages."""
     tally = Tally(f"full disks, {trial.job.name}")
     for free in range(0, 2 * trial.size // PAGE + 20, stride):
-        trial.restore()
-        ballast = fill(trial.folder.parent, free)
-        ended = trial.run(Fault())
-        ballast.unlink()
-        tally.times += 1
-        tally.ended[ended.code] += 1
-        wrong = [*trial._endings(Fault(), ended), *trial._files(Fault(), ended, tally)]
-        if trial._strangers() and (trial.run(Fault()).code or trial._strangers()):
-            wrong.append(f"{trial._strangers()} are left after the next run")
-        tally.wrong += [f"{trial.job.name}, {free} pages free: {each}" for each in wrong]
+        trial.under(FullDisk(free), tally)
     return tally
 
 
@@ -192,8 +187,7 @@ def races(trial: Trial, count: int) -> Tally:
             os._exit(trial.job.act(trial.folder, "old"))
         forked(partial(trial.job.act, trial.folder, "new"), SignalAt(signal.SIGTERM, -1))
         _, status = os.waitpid(process, 0)
-        tally.times += 1
-        tally.ended[os.waitstatus_to_exitcode(status)] += 1
+        tally.add(os.waitstatus_to_exitcode(status))
         found = set(states(trial.job, trial.folder, trial.contents))
         torn = trial.job.paired and len(found) != 1
         if torn or found - {"old", "new"} or trial._strangers():
@@ -203,34 +197,34 @@ def races(trial: Trial, count: int) -> Tally:
 
 def main() -> None:
     """One campaign."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
+    parser = arguments("kills", "races", "size-limits", "refusals", "full-disks")
     parser.add_argument("--jobs", default=",".join(JOBS))
-    for name in ("kills", "races", "size-limits", "refusals", "full-disks"):
-        parser.add_argument(f"--{name}", type=int, default=0, help="how many; of the last three, the stride")
-    parser.add_argument("--seed", type=int, default=0)
     given = parser.parse_args()
     prepare(given.folder)
     for name in given.jobs.split(","):
         trial = Trial(JOBS[name], given.folder)
         gc.freeze()
-        for tally in _tallies(trial, given):
-            sys.stdout.write(f"{tally.line()}\n")
+        chance = random.Random(f"{given.seed} {trial.job.name}")
+        report(given, {"kills": partial(kills, trial, chance), "races": partial(races, trial),
+                       "size_limits": partial(size_limits, trial), "refusals": partial(refusals, trial),
+                       "full_disks": partial(full_disks, trial)})  # fmt: skip
+
+
+def arguments(*kinds: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("folder", type=Path)
+    for name in kinds:
+        parser.add_argument(f"--{name}", type=int, default=0, help="how many; of those after the races, the stride")
+    parser.add_argument("--seed", type=int, default=0)
+    return parser
+
+
+def report(given: argparse.Namespace, campaigns: dict[str, Callable[[int], Tally]]) -> None:
+    """Run those that are asked for, and print a line of each."""
+    for name, campaign in campaigns.items():
+        if count := getattr(given, name):
+            sys.stdout.write(f"{campaign(count).line()}\n")
             sys.stdout.flush()
-
-
-def _tallies(trial: Trial, given: argparse.Namespace) -> Iterator[Tally]:
-    chance = random.Random(f"{given.seed} {trial.job.name}")
-    if given.kills:
-        yield kills(trial, given.kills, chance)
-    if given.races:
-        yield races(trial, given.races)
-    if given.size_limits:
-        yield size_limits(trial, given.size_limits)
-    if given.refusals:
-        yield refusals(trial, given.refusals)
-    if given.full_disks:
-        yield full_disks(trial, given.full_disks)
 
 
 if __name__ == "__main__":

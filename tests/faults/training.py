@@ -8,7 +8,6 @@ and two at once end with one whole run and one refusal.
 
 from __future__ import annotations
 
-import argparse
 import csv
 import hashlib
 import io
@@ -20,15 +19,15 @@ import subprocess
 import sys
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from tests.faults.campaign import SIGNALS, Tally
-from tests.faults.weather import PAGE, Fault, Outcome, SignalAfter, SizeLimit, fill, forked
+from tests.faults.campaign import SIGNALS, Tally, arguments, report
+from tests.faults.weather import PAGE, Fault, FullDisk, Outcome, SignalAfter, SizeLimit, forked
 from wdport.cli.main import main as wdport
 
 POINTS = Path(__file__).parents[2] / "examples" / "points"
@@ -51,7 +50,8 @@ FINISHED = ("state.npz", "run.json", "metrics.csv", "model.keras", "model.ema.ke
 
 
 def run(words: tuple[str, ...], fault: Fault) -> Outcome:
-    return forked(partial(wdport, list(words)), fault, 300.0)
+    with fault.around(Path()):
+        return forked(partial(wdport, list(words)), fault, 300.0)
 
 
 def result(folder: Path) -> tuple[str, ...]:
@@ -89,7 +89,7 @@ def wrong_endings(fault: Fault, outcome: Outcome) -> Iterator[str]:
         yield f"{fault}: it said {said[-300:]!r}"
 
 
-def kills(count: int, truth: tuple[str, ...], seconds: float, chance: random.Random) -> Tally:
+def kills(truth: tuple[str, ...], seconds: float, chance: random.Random, count: int) -> Tally:
     """Runs that are interrupted until they end, with a command that is refused in between."""
     tally = Tally("signals, train")
     while tally.times < count:
@@ -97,8 +97,7 @@ def kills(count: int, truth: tuple[str, ...], seconds: float, chance: random.Ran
         for _ in range(30):
             fault = SignalAfter(SIGNALS[tally.times % 3], chance.uniform(0.0, 1.1) * seconds)
             ended = run(WORDS, fault)
-            tally.times += 1
-            tally.ended[ended.code] += 1
+            tally.add(ended.code)
             tally.wrong += wrong_endings(fault, ended)
             if ended.code == 0:
                 break
@@ -124,7 +123,7 @@ def refused(chance: random.Random) -> Iterator[str]:
         yield f"with {new} in place of {old} it changed the run"
 
 
-def races(count: int, truth: tuple[str, ...], seconds: float, chance: random.Random) -> Tally:
+def races(truth: tuple[str, ...], seconds: float, chance: random.Random, count: int) -> Tally:
     """Two processes of one run, begun at about one time."""
     tally = Tally("races, train")
     for _ in range(count):
@@ -137,8 +136,7 @@ def races(count: int, truth: tuple[str, ...], seconds: float, chance: random.Ran
         time.sleep(chance.uniform(0.0, 0.3) * seconds)
         one = run(WORDS, Fault())
         other = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
-        tally.times += 1
-        tally.ended[one.code] += 1
+        tally.add(one.code)
         if sorted((one.code, other)) not in ([0, 5], [0, 0]):
             tally.wrong.append(f"they ended with {one.code} and {other}: {one.said[-300:]}")
         if result(Path("out")) != truth or strangers():
@@ -146,46 +144,24 @@ def races(count: int, truth: tuple[str, ...], seconds: float, chance: random.Ran
     return tally
 
 
-def size_limits(stride: int, truth: tuple[str, ...]) -> Tally:
-    """No file can grow beyond a size; without the limit, the same command then ends the run."""
-    tally = Tally("file size limits, train")
-    for size in range(0, max(path.stat().st_size for path in Path("out").iterdir()), stride):
+def refusals(kind: str, fault: Callable[[int], Fault], largest: int, truth: tuple[str, ...], stride: int) -> Tally:
+    """A fault of every size up to the largest; without it, the same command then ends the run."""
+    tally = Tally(f"{kind}, train")
+    for each in map(fault, range(0, largest, stride)):
         shutil.rmtree("out", ignore_errors=True)
-        ended = run(WORDS, SizeLimit(size))
-        tally.times += 1
-        tally.ended[ended.code] += 1
-        if ended.code != 5:
-            tally.wrong.append(f"limit {size}: it ended with {ended.code}: {ended.said[-300:]}")
+        ended = run(WORDS, each)
+        tally.add(ended.code)
+        tally.wrong += wrong_endings(each, ended)
+        if kind == "file size limits" and not ended.code:
+            tally.wrong.append(f"{each}: it does not meet the limit")
         if run(WORDS, Fault()).code or result(Path("out")) != truth or strangers():
-            tally.wrong.append(f"limit {size}: the next run differs, or leaves {strangers()}")
-    return tally
-
-
-def full_disks(stride: int, truth: tuple[str, ...]) -> Tally:
-    """A file system of its own (the folder lies on one) with every number of free pages."""
-    tally = Tally("full disks, train")
-    needed = 2 * sum(path.stat().st_size for path in Path("out").iterdir()) // PAGE + 20
-    for free in range(0, needed, stride):
-        shutil.rmtree("out", ignore_errors=True)
-        ballast = fill(Path(), free)
-        ended = run(WORDS, Fault())
-        ballast.unlink()
-        tally.times += 1
-        tally.ended[ended.code] += 1
-        tally.wrong += [f"{free} pages free: {each}" for each in wrong_endings(Fault(), ended)]
-        if run(WORDS, Fault()).code or result(Path("out")) != truth or strangers():
-            tally.wrong.append(f"{free} pages free: the next run differs, or leaves {strangers()}")
+            tally.wrong.append(f"{each}: the next run differs, or leaves {strangers()}")
     return tally
 
 
 def main() -> None:
     """One campaign."""
-    parser = argparse.ArgumentParser()
-    parser.add_argument("folder", type=Path)
-    for name in ("kills", "races", "size-limits", "full-disks"):
-        parser.add_argument(f"--{name}", type=int, default=0, help="how many; of the last two, the stride")
-    parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    given = arguments("kills", "races", "size-limits", "full-disks").parse_args()
     root = str(Path(__file__).parents[2])
     shutil.copytree(POINTS, given.folder, dirs_exist_ok=True)
     os.chdir(given.folder)
@@ -201,19 +177,12 @@ def main() -> None:
         if whole.code:
             raise RuntimeError(f"train does not even run: {whole}")
     truth, chance = result(Path("out")), random.Random(given.seed)
-    if given.size_limits:
-        _say(size_limits(given.size_limits, truth))
-    if given.full_disks:
-        _say(full_disks(given.full_disks, truth))
-    if given.kills:
-        _say(kills(given.kills, truth, seconds, chance))
-    if given.races:
-        _say(races(given.races, truth, seconds, chance))
-
-
-def _say(tally: Tally) -> None:
-    sys.stdout.write(f"{tally.line()}\n")
-    sys.stdout.flush()
+    sizes = [path.stat().st_size for path in Path("out").iterdir()]
+    report(given, {
+        "size_limits": partial(refusals, "file size limits", SizeLimit, max(sizes), truth),
+        "full_disks": partial(refusals, "full disks", FullDisk, 2 * sum(sizes) // PAGE + 20, truth),
+        "kills": partial(kills, truth, seconds, chance), "races": partial(races, truth, seconds, chance),
+    })  # fmt: skip
 
 
 if __name__ == "__main__":

@@ -49,6 +49,11 @@ class Fault:
     def outside(self, process: int) -> None:
         """In the one that forked it."""
 
+    @contextlib.contextmanager
+    def around(self, folder: Path) -> Iterator[None]:
+        """While both are there, the forked one writing into ``folder``."""
+        yield
+
 
 def _count() -> int:
     step = struct.unpack("q", STEPS[:])[0] + 1
@@ -121,6 +126,23 @@ class SizeLimit(Fault):
 
 
 @dataclass(frozen=True)
+class FullDisk(Fault):
+    """``free`` pages are left on the disk of the folder, which must be a small one."""
+
+    free: int
+
+    @contextlib.contextmanager
+    def around(self, folder: Path) -> Iterator[None]:
+        disk, ballast = os.statvfs(folder), folder / "ballast"
+        if disk.f_bavail * disk.f_frsize > SMALL_DISK:
+            raise SystemExit(f"{folder} lies on a large disk: mount -t tmpfs -o size=24m tmpfs FOLDER first")
+        with ballast.open("wb") as file:
+            os.posix_fallocate(file.fileno(), 0, max(1, (disk.f_bavail - self.free)) * PAGE)
+        yield
+        ballast.unlink()
+
+
+@dataclass(frozen=True)
 class Refused(Fault):
     """The call number ``step`` of wdport's own writing is refused; those after it too, if it is ``lasting``."""
 
@@ -187,13 +209,3 @@ def forked(act: Callable[[], int], fault: Fault, limit: float = 120.0) -> Outcom
     _, status = os.waitpid(process, 0)
     timer.cancel()
     return Outcome(os.waitstatus_to_exitcode(status), said.decode(errors="replace"), steps_taken())
-
-
-def fill(folder: Path, free: int) -> Path:
-    """A file that leaves this many free pages on the disk of the folder, which must be a small one."""
-    disk, ballast = os.statvfs(folder), folder / "ballast"
-    if disk.f_bavail * disk.f_frsize > SMALL_DISK:
-        raise SystemExit(f"{folder} lies on a large disk: mount -t tmpfs -o size=24m tmpfs FOLDER first")
-    with ballast.open("wb") as file:
-        os.posix_fallocate(file.fileno(), 0, max(1, (disk.f_bavail - free)) * PAGE)
-    return ballast

@@ -35,132 +35,89 @@ DATA = b"\0" + b"\0" * 7 + b"0\0\0\0\0\0\0\0" + b"1"  # the names 0 and 1 in the
 
 Anchor = bytes | int
 
-EDITS: list[tuple[Anchor, int, bytes, str]] = [
-    (8, 0, b"\x02", "HDF5 file of version 2"),
-    (9, 0, b"\x01", "with settings"),
-    (13, 0, b"\x04", "with settings"),
-    (16, 0, b"\x05", "with settings"),
-    (18, 0, b"\x11", "with settings"),
-    (20, 0, b"\x01", "with settings"),
-    (24, 0, b"\x08", "in several parts"),
-    (32, 0, b"\0", "in several parts"),
-    (48, 0, b"\0", "in several parts"),
-    (40, 0, pack("<Q", SIZE + 1), "cut short, or something was appended"),
-    (56, 0, b"\x08", "superblock of the HDF5 file is damaged"),
-    (72, 0, b"\x02", "superblock of the HDF5 file is damaged"),
-    (76, 0, b"\x01", "superblock of the HDF5 file is damaged"),
-    (64, 0, pack("<Q", SIZE), "lie outside the HDF5 file"),
-    (64, 0, pack("<Q", 0), "overlaps something else"),
-    (80, 0, pack("<Q", 0), "contradict each other"),
-    (ROOT, 0, b"\x02", "another form than version 1"),
-    (ROOT, 1, b"\x01", "another form than version 1"),
-    (ROOT, 2, b"\x02", "as many messages as it states"),
-    (ROOT, 4, b"\x02", "several names"),
-    (ROOT, 8, b"\x1c", "ends inside a message"),
-    (ROOT, 8, pack("<L", SIZE), "lie outside"),
-    (ROOT, 12, b"\x01", "its HDF5 header is damaged"),
-    (ROOT, 16, b"\x99", "has an HDF5 message of kind 0x99"),
-    (ROOT, 16, b"\0", "neither an HDF5 group nor a whole array"),
-    (ROOT, 16, b"\x0b", "compressed or filtered"),
-    (ROOT, 16, b"\x02", "neither an HDF5 group nor an array"),
-    (ROOT, 18, b"\x18", "has a message that is damaged"),
-    (ROOT, 18, b"\x0c", "has a message that is damaged"),
-    (ROOT, 20, b"\x02", "stored elsewhere"),
-    (ROOT, 20, b"\x04", "of an unknown form"),
-    (ROOT, 21, b"\x01", "has a message that is damaged"),
-    (TREE, 0, b"TREX", "index of an HDF5 group is damaged"),
-    (TREE, 4, b"\x01", "index of an HDF5 group is damaged"),
-    (TREE, 5, b"\x01", "damaged"),
-    (TREE, 5, b"\x20", "too deep"),
-    (TREE, 6, b"\x21", "index of an HDF5 group is damaged"),
-    (TREE, 8, b"\0", "index of an HDF5 group contradicts itself"),
-    (TREE, 16, b"\0", "index of an HDF5 group contradicts itself"),
-    (TREE, 24, b"\x08", "order of its index"),
-    (TREE, 40, b"\0", "order of its index"),
-    (LINKS, 0, b"SNOB", "links of an HDF5 group are damaged"),
-    (LINKS, 4, b"\x02", "links of an HDF5 group are damaged"),
-    (LINKS, 5, b"\x01", "links of an HDF5 group are damaged"),
-    (LINKS, 6, b"\0", "links of an HDF5 group are damaged"),
-    (LINKS, 6, b"\x09", "links of an HDF5 group are damaged"),
-    (LINKS, 6, b"\x02", "an unsafe name"),
-    (LINKS, 8, b"\x09", "not where its link points"),
-    (LINKS, 8, pack("<Q", 1 << 40), "not where its link points"),
-    (LINKS, 16, pack("<Q", 8), "another form than version 1|overlap"),
-    (LINKS, 24, b"\x02", "a: is a link to another place"),
-    (LINKS, 24, b"\x03", "a: is a link of an unknown kind"),
-    (LINKS, 28, b"\x01", "a: is a link of an unknown kind"),
-    (LINKS, 32, pack("<Q", 0), "contradict each other"),
-    (HEAP, 0, b"HEAT", "names of an HDF5 group are damaged"),
-    (HEAP, 4, b"\x01", "names of an HDF5 group are damaged"),
-    (HEAP, 5, b"\x01", "names of an HDF5 group are damaged"),
-    (HEAP, 8, pack("<Q", SIZE), "lie outside"),
-    (HEAP, 16, b"\x03", "free space"),
-    (DATA, 8, b"1", "not in order"),
-    (DATA, 8, b".", "an unsafe name"),
-    (DATA, 8, b"/", "an unsafe name"),
-    (DATA, 8, b"\xfe", "is not UTF-8"),
-    (SPACE, 0, b"\x02", "dataspace of another form"),
-    (SPACE, 1, b"\x21", "dataspace is damaged"),
-    (SPACE, 1, b"\x02", "dataspace is damaged"),
-    (SPACE, 2, b"\x02", "dataspace is damaged"),
-    (SPACE, 3, b"\x02", "dataspace of another form"),
-    (SPACE, 4, b"\x02", "dataspace of another form"),
-    (SPACE, 8, b"\x02", "can change its shape"),
-    (SPACE, 8, pack("<2Q", 4, 4), "has 24 bytes in the HDF5 file where its shape and type need 32"),
-    (SPACE, 8, pack("<2Q", 1 << 62, 1 << 62), "where its shape and type need"),
-    (DOUBLE, 1, b"\x21", "holds numbers of a type that Keras does not write"),
-    (DOUBLE, 4, b"\x04", "holds numbers of a type"),
-    (SHORT, 0, b"\x19", "holds"),
-    (SHORT, 0, b"\x1f", "holds numbers of a type"),
-    (LAYOUT, 0, b"\x04", "another form than version 3"),
-    (LAYOUT, 1, b"\x02", "is stored in chunks"),
-    (LAYOUT, 1, b"\x03", "is stored in an unknown way"),
-    (LAYOUT, 1, b"\0", "has another size"),
-    (LAYOUT, 1, pack("<BH", 0, 24), "has another size"),
-    (LAYOUT, 2, UNDEFINED, "was never written"),
-    (LAYOUT, 2, pack("<Q", SIZE - 8), "lie outside"),
-    (LAYOUT, 2, pack("<Q", ROOT), "overlap"),
-    (LAYOUT, 2, pack("<Q", ROOT + 1), "two objects of the HDF5 file overlap"),
-    (NAME, 0, b"\x03", "attribute of another form"),
-    (NAME, 1, b"\x01", "attribute of another form"),
-    (NAME, 2, b"\x04", "has an attribute that is damaged"),
-    (NAME, 2, b"\xff", "has an attribute that is damaged"),
-    (NAME, 2, b"\0", "has an attribute that is damaged"),
-    (NAME, 8, b"more", "two attributes 'more'"),
-    (NAME, 8, b"\xff", "is not UTF-8"),
-    (NAME, 16, b"\x18", "neither a number nor text"),
-    (NAME, 40, b"\x02", "dataspace of another form"),
-    (NAME, 41, b"\x01", "dataspace is damaged"),
-    (NAME, 48, b"\x05", "a string is not where"),
-    (NAME, 48, b"\0", "a string is not where"),
-    (NAME, 52, pack("<Q", SIZE - 8), "are not where an attribute points"),
-    (NAME, 52, pack("<Q", ROOT), "are not where an attribute points"),
-    (NAME, 60, b"\x02", "a string is not where"),
-    (NAME, 60, b"\x63", "a string is not where"),
-    (NUMBER, 4, b"\x0a", "neither a number nor text"),
-    (FIXED, 16, b"\x23", "neither a number nor text"),
-    (FIXED, 17, b"\x02", "damaged or not plain text"),
-    (FIXED, 17, b"\x20", "damaged or not plain text"),
-    (FIXED, 18, b"\x01", "damaged or not plain text"),
-    (FIXED, 19, b"\x01", "damaged or not plain text"),
-    (FIXED, 20, b"\0", "damaged or not plain text"),
-    (FIXED, 20, b"\x30", "damaged or not plain text"),
-    (FIXED, 32, b"\xff", "is not UTF-8"),
-    (STRINGS, 4, b"\x02", "are not where an attribute points"),
-    (STRINGS, 8, pack("<Q", SIZE), "lie outside"),
-    (STRINGS, 16, b"\x02", "strings of the HDF5 file are damaged"),
-    (STRINGS, 20, b"\x01", "strings of the HDF5 file are damaged"),
-    (STRINGS, 24, pack("<Q", 1 << 40), "strings of the HDF5 file are damaged"),
-    (STRINGS, 24, b"\x03", "a string is not where"),
-    (STRINGS, 32, b"\xff", "is not UTF-8"),
-    (STRINGS, 33, b"\0", "is not UTF-8 or has a zero"),
-    (FIXED, 33, b"\0", "is not UTF-8 or has a zero"),
-    (FILL, 0, b"\0", "0: is neither an HDF5 group nor a whole array"),
-    (FILL, 0, b"\x03", "two messages of kind 0x3"),
-    (FILL, 0, b"\x10", "a continuation that is damaged"),
-    (FILL, 8, b"\x03", "fill value of another form"),
-    (FILL, 12, b"\x01", "fill value of another form"),
-]
+EDITS: dict[tuple[Anchor, str], list[tuple[int, bytes]]] = {
+    (0, "HDF5 file of version 2"): [(8, b"\x02")],
+    (0, "with settings"): [(9, b"\x01"), (13, b"\x04"), (16, b"\x05"), (18, b"\x11"), (20, b"\x01")],
+    (0, "in several parts"): [(24, b"\x08"), (32, b"\0"), (48, b"\0")],
+    (0, "cut short, or something was appended"): [(40, pack("<Q", SIZE + 1))],
+    (0, "superblock of the HDF5 file is damaged"): [(56, b"\x08"), (72, b"\x02"), (76, b"\x01")],
+    (0, "lie outside the HDF5 file"): [(64, pack("<Q", SIZE))],
+    (0, "overlaps something else"): [(64, pack("<Q", 0))],
+    (0, "contradict each other"): [(80, pack("<Q", 0))],
+    (ROOT, "another form than version 1"): [(0, b"\x02"), (1, b"\x01")],
+    (ROOT, "as many messages as it states"): [(2, b"\x02")],
+    (ROOT, "several names"): [(4, b"\x02")],
+    (ROOT, "ends inside a message"): [(8, b"\x1c")],
+    (ROOT, "lie outside"): [(8, pack("<L", SIZE))],
+    (ROOT, "its HDF5 header is damaged"): [(12, b"\x01")],
+    (ROOT, "has an HDF5 message of kind 0x99"): [(16, b"\x99")],
+    (ROOT, "neither an HDF5 group nor a whole array"): [(16, b"\0")],
+    (ROOT, "compressed or filtered"): [(16, b"\x0b")],
+    (ROOT, "neither an HDF5 group nor an array"): [(16, b"\x02")],
+    (ROOT, "has a message that is damaged"): [(18, b"\x18"), (18, b"\x0c"), (21, b"\x01")],
+    (ROOT, "stored elsewhere"): [(20, b"\x02")],
+    (ROOT, "of an unknown form"): [(20, b"\x04")],
+    (TREE, "index of an HDF5 group is damaged"): [(0, b"TREX"), (4, b"\x01"), (6, b"\x21")],
+    (TREE, "damaged"): [(5, b"\x01")],
+    (TREE, "too deep"): [(5, b"\x20")],
+    (TREE, "index of an HDF5 group contradicts itself"): [(8, b"\0"), (16, b"\0")],
+    (TREE, "order of its index"): [(24, b"\x08"), (40, b"\0")],
+    (LINKS, "links of an HDF5 group are damaged"): [(0, b"SNOB"), (4, b"\x02"), (5, b"\x01"), (6, b"\0"), (6, b"\x09")],
+    (LINKS, "an unsafe name"): [(6, b"\x02")],
+    (LINKS, "not where its link points"): [(8, b"\x09"), (8, pack("<Q", 1 << 40))],
+    (LINKS, "another form than version 1|overlap"): [(16, pack("<Q", 8))],
+    (LINKS, "a: is a link to another place"): [(24, b"\x02")],
+    (LINKS, "a: is a link of an unknown kind"): [(24, b"\x03"), (28, b"\x01")],
+    (LINKS, "contradict each other"): [(32, pack("<Q", 0))],
+    (HEAP, "names of an HDF5 group are damaged"): [(0, b"HEAT"), (4, b"\x01"), (5, b"\x01")],
+    (HEAP, "lie outside"): [(8, pack("<Q", SIZE))],
+    (HEAP, "free space"): [(16, b"\x03")],
+    (DATA, "not in order"): [(8, b"1")],
+    (DATA, "an unsafe name"): [(8, b"."), (8, b"/")],
+    (DATA, "is not UTF-8"): [(8, b"\xfe")],
+    (SPACE, "dataspace of another form"): [(0, b"\x02"), (3, b"\x02"), (4, b"\x02")],
+    (SPACE, "dataspace is damaged"): [(1, b"\x21"), (1, b"\x02"), (2, b"\x02")],
+    (SPACE, "can change its shape"): [(8, b"\x02")],
+    (SPACE, "has 24 bytes in the HDF5 file where its shape and type need 32"): [(8, pack("<2Q", 4, 4))],
+    (SPACE, "where its shape and type need"): [(8, pack("<2Q", 1 << 62, 1 << 62))],
+    (DOUBLE, "holds numbers of a type that Keras does not write"): [(1, b"\x21")],
+    (DOUBLE, "holds numbers of a type"): [(4, b"\x04")],
+    (SHORT, "holds"): [(0, b"\x19")],
+    (SHORT, "holds numbers of a type"): [(0, b"\x1f")],
+    (LAYOUT, "another form than version 3"): [(0, b"\x04")],
+    (LAYOUT, "is stored in chunks"): [(1, b"\x02")],
+    (LAYOUT, "is stored in an unknown way"): [(1, b"\x03")],
+    (LAYOUT, "has another size"): [(1, b"\0"), (1, pack("<BH", 0, 24))],
+    (LAYOUT, "was never written"): [(2, UNDEFINED)],
+    (LAYOUT, "lie outside"): [(2, pack("<Q", SIZE - 8))],
+    (LAYOUT, "overlap"): [(2, pack("<Q", ROOT))],
+    (LAYOUT, "two objects of the HDF5 file overlap"): [(2, pack("<Q", ROOT + 1))],
+    (NAME, "attribute of another form"): [(0, b"\x03"), (1, b"\x01")],
+    (NAME, "has an attribute that is damaged"): [(2, b"\x04"), (2, b"\xff"), (2, b"\0")],
+    (NAME, "two attributes 'more'"): [(8, b"more")],
+    (NAME, "is not UTF-8"): [(8, b"\xff")],
+    (NAME, "neither a number nor text"): [(16, b"\x18")],
+    (NAME, "dataspace of another form"): [(40, b"\x02")],
+    (NAME, "dataspace is damaged"): [(41, b"\x01")],
+    (NAME, "a string is not where"): [(48, b"\x05"), (48, b"\0"), (60, b"\x02"), (60, b"\x63")],
+    (NAME, "are not where an attribute points"): [(52, pack("<Q", SIZE - 8)), (52, pack("<Q", ROOT))],
+    (NUMBER, "neither a number nor text"): [(4, b"\x0a")],
+    (FIXED, "neither a number nor text"): [(16, b"\x23")],
+    (FIXED, "damaged or not plain text"): [(17, b"\x02"), (17, b"\x20"), (18, b"\x01"), (19, b"\x01"), (20, b"\0"),
+                                           (20, b"\x30")],
+    (FIXED, "is not UTF-8"): [(32, b"\xff")],
+    (STRINGS, "are not where an attribute points"): [(4, b"\x02")],
+    (STRINGS, "lie outside"): [(8, pack("<Q", SIZE))],
+    (STRINGS, "strings of the HDF5 file are damaged"): [(16, b"\x02"), (20, b"\x01"), (24, pack("<Q", 1 << 40))],
+    (STRINGS, "a string is not where"): [(24, b"\x03")],
+    (STRINGS, "is not UTF-8"): [(32, b"\xff")],
+    (STRINGS, "is not UTF-8 or has a zero"): [(33, b"\0")],
+    (FIXED, "is not UTF-8 or has a zero"): [(33, b"\0")],
+    (FILL, "0: is neither an HDF5 group nor a whole array"): [(0, b"\0")],
+    (FILL, "two messages of kind 0x3"): [(0, b"\x03")],
+    (FILL, "a continuation that is damaged"): [(0, b"\x10")],
+    (FILL, "fill value of another form"): [(8, b"\x03"), (12, b"\x01")],
+}  # fmt: skip
 
 
 def edit(raw: bytes, anchor: Anchor, delta: int, new: bytes) -> bytes:
@@ -168,13 +125,18 @@ def edit(raw: bytes, anchor: Anchor, delta: int, new: bytes) -> bytes:
     return raw[:at] + new + raw[at + len(new) :]
 
 
-@pytest.mark.parametrize(("anchor", "delta", "new", "text"), EDITS)
-def test_edits(anchor: Anchor, delta: int, new: bytes, text: str) -> None:
-    assert by_us(SOUND)
+def refuse(raw: bytes, text: str) -> None:
     with pytest.raises(Fault) as caught:
-        by_us(edit(SOUND, anchor, delta, new))
+        by_us(raw)
     line = f"{caught.value.part}: {caught.value.what}"
     assert any(part in line for part in text.split("|")), line
+
+
+@pytest.mark.parametrize(("anchor", "text"), EDITS)
+def test_edits(anchor: Anchor, text: str) -> None:
+    assert by_us(SOUND)
+    for delta, new in EDITS[anchor, text]:
+        refuse(edit(SOUND, anchor, delta, new), text)
 
 
 def shortened(raw: bytes, header: int, message: int) -> bytes:
@@ -190,20 +152,16 @@ def test_shorter_messages() -> None:
     group = tree({"a": np.arange(2.0)}, {"a": {"n": 3}})
     number = group.index(NUMBER) - 8
     header = group.index(pack("<2BH2L", 1, 0, 6, 1, 256))
-    with pytest.raises(Fault, match="has an attribute that is damaged"):
-        by_us(shortened(group, header, number))
-    with pytest.raises(Fault, match="the header of an HDF5 group is damaged"):
-        by_us(shortened(SOUND, ROOT, ROOT + 16))
+    refuse(shortened(group, header, number), "has an attribute that is damaged")
+    refuse(shortened(SOUND, ROOT, ROOT + 16), "the header of an HDF5 group is damaged")
     raw = listed()
     (header,) = unpack_from("<Q", raw, 64)
-    with pytest.raises(Fault, match="the header of an HDF5 group is damaged"):
-        by_us(shortened(raw, header, raw.index(LINK_INFO)))
+    refuse(shortened(raw, header, raw.index(LINK_INFO)), "the header of an HDF5 group is damaged")
 
 
 def test_an_array_that_its_link_calls_a_group() -> None:
     link = SOUND.index(LINKS, SOUND.index(LINKS, SOUND.index(LINKS) + 1) + 1)
-    with pytest.raises(Fault, match="neither an HDF5 group nor a whole array"):
-        by_us(edit(SOUND, link, 24, b"\1"))
+    refuse(edit(SOUND, link, 24, b"\1"), "neither an HDF5 group nor a whole array")
 
 
 def many(order: list[int]) -> bytes:
@@ -214,14 +172,10 @@ def test_edits_of_a_deep_index() -> None:
     """The nodes of one level stand in a chain, and each knows the names at its ends."""
     raw = many(list(range(300)))
     upper = raw.index(b"TREE\0\1")
-    children = [int.from_bytes(raw[upper + at : upper + at + 8], "little") for at in (32, 48)]
-    first, second = children
+    first, second = (number for at in (32, 48) for number in unpack_from("<Q", raw, upper + at))
     edits = {
         (upper + 32, pack("<Q", second)): "overlaps",
-        (
-            upper + 32,
-            pack("<3Q", second, *[int.from_bytes(raw[upper + 40 : upper + 48], "little"), first]),
-        ): "contradicts",
+        (upper + 32, pack("<3Q", second, *unpack_from("<Q", raw, upper + 40), first)): "contradicts",
         (first + 5, b"\1"): "contradicts",
         (first + 16, UNDEFINED): "contradicts",
         (second + 8, UNDEFINED): "contradicts",
@@ -231,8 +185,7 @@ def test_edits_of_a_deep_index() -> None:
     }
     assert len(by_us(raw)) == 301
     for (at, new), text in edits.items():
-        with pytest.raises(Fault, match=text):
-            by_us(raw[:at] + new + raw[at + len(new) :])
+        refuse(edit(raw, at, 0, new), text)
 
 
 def listed() -> bytes:
@@ -247,49 +200,36 @@ LINK = pack("<4B2s", 1, 0x10, 1, 2, "ü".encode())
 LINK_INFO = pack("<2HL", 2, 24, 0) + b"\0\0" + UNDEFINED * 2
 
 
-@pytest.mark.parametrize(
-    ("anchor", "delta", "new", "text"),
-    [
-        (LINK, 0, b"\2", "link of another form"),
-        (LINK, 1, b"\x30", "link of another form"),
-        (LINK, 1, b"\x18\1", "link to another place|is not UTF-8"),
-        (LINK, 3, b"\xff", "is not UTF-8|header of an HDF5 group is damaged"),
-        (LINK, 3, b"\x0a", "header of an HDF5 group is damaged|UTF-8|unsafe"),
-        (LINK, 4, "ö".encode(), "duplicate name"),
-        (LINK, -4, b"\4", "of an unknown form"),
-        (LINK_INFO, 8, b"\1", "more than eight members"),
-        (LINK_INFO, 9, b"\1", "more than eight members"),
-        (LINK_INFO, 10, b"\0", "more than eight members"),
-        (LINK_INFO, 18, b"\0", "more than eight members"),
-        (LINK_INFO, 0, b"\3", "neither an HDF5 group nor an array"),
-    ],
-)
-def test_edits_of_a_listed_group(anchor: bytes, delta: int, new: bytes, text: str) -> None:
+LISTED: dict[tuple[Anchor, str], list[tuple[int, bytes]]] = {
+    (LINK, "link of another form"): [(0, b"\2"), (1, b"\x30")],
+    (LINK, "link to another place|is not UTF-8"): [(1, b"\x18\1")],
+    (LINK, "is not UTF-8|header of an HDF5 group is damaged"): [(3, b"\xff")],
+    (LINK, "header of an HDF5 group is damaged|UTF-8|unsafe"): [(3, b"\x0a")],
+    (LINK, "duplicate name"): [(4, "ö".encode())],
+    (LINK, "of an unknown form"): [(-4, b"\4")],
+    (LINK_INFO, "more than eight members"): [(8, b"\1"), (9, b"\1"), (10, b"\0"), (18, b"\0")],
+    (LINK_INFO, "neither an HDF5 group nor an array"): [(0, b"\3")],
+}
+
+
+@pytest.mark.parametrize(("anchor", "text"), LISTED)
+def test_edits_of_a_listed_group(anchor: Anchor, text: str) -> None:
     raw = listed()
     assert set(by_us(raw)) == {"", "ü", "ö"}
-    with pytest.raises(Fault) as caught:
-        by_us(edit(raw, anchor, delta, new))
-    assert any(part in str(caught.value) for part in text.split("|")), str(caught.value)
+    for delta, new in LISTED[anchor, text]:
+        refuse(edit(raw, anchor, delta, new), text)
 
 
 def test_caps() -> None:
-    with patch.object(hdf5_groups, "MAX_HDF5_OBJECTS", 5), pytest.raises(Fault, match="a group of more than 5"):
-        by_us(many(list(range(8))))
-    with patch.object(hdf5_groups, "MAX_HDF5_OBJECTS", 5), pytest.raises(Fault, match="a group of more than 5"):
-        by_us(many(list(range(300))))
+    for count in (8, 300):
+        with patch.object(hdf5_groups, "MAX_HDF5_OBJECTS", 5):
+            refuse(many(list(range(count))), "a group of more than 5")
     # Of an index, before the names are read.
-    with (
-        patch.object(hdf5_groups, "MAX_HDF5_OBJECTS", 1),
-        patch.object(hdf5_groups, "_symbols", side_effect=AssertionError),
-        pytest.raises(Fault, match="a group of more than 1"),
-    ):
-        by_us(many(list(range(300))))
-    with patch.object(hdf5, "MAX_HDF5_OBJECTS", 3), pytest.raises(Fault, match="too many objects"):
-        by_us(SOUND)
-    with pytest.raises(Fault, match="too long names"):
-        by_us(tree({"/".join(["x" * 99] * 11): None}))
-    with (
-        patch.object(hdf5, "MAX_ATTRIBUTE_BYTES", 4),
-        pytest.raises(Fault, match="has an attribute of 5 bytes"),
-    ):
-        by_us(SOUND)
+    unread = patch.object(hdf5_groups, "_symbols", side_effect=AssertionError)
+    with patch.object(hdf5_groups, "MAX_HDF5_OBJECTS", 1), unread:
+        refuse(many(list(range(300))), "a group of more than 1")
+    with patch.object(hdf5, "MAX_HDF5_OBJECTS", 3):
+        refuse(SOUND, "too many objects")
+    refuse(tree({"/".join(["x" * 99] * 11): None}), "too long names")
+    with patch.object(hdf5, "MAX_ATTRIBUTE_BYTES", 4):
+        refuse(SOUND, "has an attribute of 5 bytes")

@@ -44,16 +44,12 @@ def converted(tmp_path: Path) -> Path:
 
 CHANGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "an entry is missing": (lambda m: m.pop("mapping"), "its manifest is damaged (KeyError: 'mapping')"),
-    "a value of another type": (
-        lambda m: m["config"]["num_heads"].update(value=[]),
-        "is not a model that wdport wrote",
-    ),
+    "a value of another type": (lambda m: m["config"]["num_heads"].update(value=[]),
+                                "is not a model that wdport wrote"),
     "a larger model": (lambda m: m["config"]["embed_dim"].update(value=1 << 12), "too few for the model"),
-    "a variable of another shape": (
-        lambda m: m["tensors"][-1]["targets"][0].update(shape=[1]),
-        "other variables than the model of its configuration",
-    ),
-}
+    "a variable of another shape": (lambda m: m["tensors"][-1]["targets"][0].update(shape=[1]),
+                                    "other variables than the model of its configuration"),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("case", CHANGES)

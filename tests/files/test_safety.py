@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import errno
-import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -44,25 +42,6 @@ def test_an_ending_is_no_name(checkpoint: Path) -> None:
         convert(checkpoint, checkpoint.with_name(".keras"))
 
 
-@pytest.mark.parametrize(
-    ("suffix", "code"), [("keras", errno.ENOSPC), ("safetensors", errno.EIO), ("weights.h5", errno.ENOSPC)]
-)
-def test_a_full_or_broken_disk(checkpoint: Path, monkeypatch: pytest.MonkeyPatch, suffix: str, code: int) -> None:
-    """The disk fails at the very end, when everything is synced."""
-    target = checkpoint.with_name(f"old.{suffix}")
-    target.write_bytes(b"old")
-    before = names(checkpoint.parent)
-
-    def fail(_: int) -> None:
-        raise OSError(code, os.strerror(code))
-
-    monkeypatch.setattr(os, "fsync", fail)
-    with pytest.raises(MachineError, match="could not be written"):
-        convert(checkpoint, target, force=True)
-    assert target.read_bytes() == b"old"
-    assert names(checkpoint.parent) == before
-
-
 def test_what_reads_back_differently_is_not_kept(checkpoint: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     read = files.read_variables
 
@@ -81,12 +60,10 @@ DAMAGES = {
     "is missing": (lambda file: file.__delitem__(BIAS), "variables, but the model has"),
     "is renamed": (lambda file: file.move(BIAS, "level_1/input_proj/vars/7"), "level_1/input_proj/bias: is missing"),
     "is one too many": (lambda file: file.create_dataset("level_1/more", data=1.0), "variables, but the model has"),
-    "has another shape": (
-        lambda file: _replace(file, np.zeros(1, "f4")),
-        r"level_1/input_proj/bias: is float32 \(1,\)",
-    ),
+    "has another shape": (lambda file: _replace(file, np.zeros(1, "f4")),
+                          r"level_1/input_proj/bias: is float32 \(1,\)"),
     "is empty": (lambda file: _replace(file, h5py.Empty("f4")), "level_1/input_proj/vars/1: has an HDF5 dataspace of"),
-}
+}  # fmt: skip
 
 
 def _replace(file: h5py.File, data: Any) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
-from wdport.errors import InternalError, MachineError, UsageError
+from wdport.errors import InternalError, UsageError
 from wdport.files.figure import draw_samples, figure_target
 from wdport.files.samples_writer import samples_target, write_samples
 
@@ -101,15 +100,6 @@ def test_names_of_features(tmp_path: Path, features: tuple[str, ...]) -> None:
         assert read[2:] == list(features)
 
 
-@pytest.mark.parametrize("suffix", [".npz", ".npy", ".csv"])
-def test_equal_samples_give_equal_bytes(tmp_path: Path, suffix: str) -> None:
-    for name in "ab":
-        (tmp_path / name).mkdir()
-    whole = [{"coefficients": COEFFICIENTS, "series": SERIES}]
-    one, other = write(tmp_path / f"a/s{suffix}"), write(tmp_path / f"b/s{suffix}", lambda: whole)
-    assert one.read_bytes() == other.read_bytes()
-
-
 def test_too_few_samples_leave_the_old_file(tmp_path: Path) -> None:
     (tmp_path / "a.npz").write_bytes(b"old")
     target = samples_target(tmp_path / "a.npz", {"model": tmp_path / "model.keras"}, True)
@@ -117,27 +107,6 @@ def test_too_few_samples_leave_the_old_file(tmp_path: Path) -> None:
         write_samples(target, 6, blocks)
     assert (tmp_path / "a.npz").read_bytes() == b"old"
     assert len(list(tmp_path.iterdir())) == 1
-
-
-def test_refusals(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "model.npz").write_bytes(b"")
-    (tmp_path / "d.npz").mkdir()
-    for name, kind, expected in (
-        ("a.bin", UsageError, "end the name in .npz, .npy, .csv, .parquet"),
-        ("model.npz", UsageError, r"is an input \("),
-        ("d.npz", UsageError, "is a directory"),
-        ("no/a.npz", UsageError, "its folder does not exist"),
-    ):
-        with pytest.raises(kind, match=expected):
-            samples_target(tmp_path / name, {"model": tmp_path / "model.npz"}, True)
-    (tmp_path / "old.npz").write_bytes(b"")
-    with pytest.raises(UsageError, match="exists already"):
-        samples_target(tmp_path / "old.npz", {"model": tmp_path / "model.npz"}, False)
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(MachineError, match=r"install wdport\[parquet\]"):
-        samples_target(tmp_path / "a.parquet", {"model": tmp_path / "model.npz"}, False)
-    with pytest.raises(MachineError, match="install wdport\\[figures\\]"):
-        figure_target(tmp_path / "a.png")
 
 
 def test_a_figure(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import scipy.io
 import torch
 from safetensors.torch import save
 
@@ -116,6 +117,16 @@ def _converted_npz() -> list[bytes]:
     return [convert(ground() / "good.ckpt", ground() / "good.npz", values=SETTINGS, force=True).output.read_bytes()]
 
 
+def _compressed(ending: str) -> bytes:
+    """The archive of one array whose members are compressed."""
+    buffer = io.BytesIO()
+    if ending == "npz":
+        np.savez_compressed(buffer, x=GRID)
+    else:
+        scipy.io.savemat(buffer, {"x": GRID}, do_compression=True)
+    return buffer.getvalue()
+
+
 def _exports() -> list[bytes]:
     """In a process of its own: this one forks none, and keeps its backend closed."""
     with TemporaryDirectory() as folder:
@@ -175,7 +186,7 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "csv": lambda: CSV,
     "arff": lambda: ARFF,
     "npy": lambda: [npy(GRID), npy(np.arange(5, dtype="i2"))],
-    "npz": lambda: [npz(x=GRID)],
+    "npz": lambda: [npz(x=GRID), _compressed("npz")],
     "optimizer": _runs,
     "optimizer file": _optimizer_files,
     "training state": _states,
@@ -189,7 +200,7 @@ SEEDS: dict[str, Callable[[], list[bytes]]] = {
     "prompts": lambda: [b"[[1, 2, 4], [5, 6]]", b"[[3]]"],
     "parameter names": lambda: [b'["a.weight", "a.bias"]'],
     "streamed npy": lambda: [npy(np.zeros((2, 4, 3), np.float32))],
-    "mat": lambda: [mat(x=GRID)],
+    "mat": lambda: [mat(x=GRID), _compressed("mat")],
     "statistics": lambda: STATISTICS,
     "statistics npz": lambda: [npz(mean=[1.0, 2.0], std=[1.0, 2.0])],
     "known": lambda: [b"a,b\n1,\n,2\n3,NA\n", *CSV],

@@ -18,12 +18,6 @@ def tensors(**shapes: tuple[int, ...]) -> dict[str, dict[str, str]]:
 A = tensors(a__w=(2, 3), a__b=(2,), b__w=(4, 2), b__b=(4,), c__w=(9, 9))
 
 
-def test_the_same_is_no_difference() -> None:
-    found = difference(A, A)
-    assert found.same
-    assert found.alike == len(A)
-
-
 def test_each_kind_of_difference() -> None:
     b = {**A, **tensors(b__w=(4, 5), d=(1,))}
     b["a.b"] = {"shape": "(2,)", "dtype": "float16"}

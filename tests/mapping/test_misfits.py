@@ -24,32 +24,24 @@ def renamed(model: Case, *pairs: tuple[str, str]) -> Case:
 
 FAULTS: dict[str, tuple[Callable[[Case], Case], list[str]]] = {
     "extra": (lambda m: m.having({"surprise": (2,)}), ["unexpected surprise (2,)"]),
-    "extra block": (
-        lambda m: m.having({"level_transformers.1.blocks.2.mlp.0.bias": (64,)}),
-        ["unexpected level_transformers.1.blocks.2.mlp.0.bias (64,)"],
-    ),
-    "transposed": (
-        lambda m: m.having({MLP: (16, 64)}),
-        [f"{MLP} has shape (16, 64), @ (linear) expects (64, 16) (transposed?)"],
-    ),
+    "extra block": (lambda m: m.having({"level_transformers.1.blocks.2.mlp.0.bias": (64,)}),
+                    ["unexpected level_transformers.1.blocks.2.mlp.0.bias (64,)"]),
+    "transposed": (lambda m: m.having({MLP: (16, 64)}),
+                   [f"{MLP} has shape (16, 64), @ (linear) expects (64, 16) (transposed?)"]),
     "packed and transposed": (
         lambda m: m.having({f"{BLOCK}.attn.in_proj_weight": (16, 48)}),
         [f"{BLOCK}.attn.in_proj_weight has shape (16, 48), @ (attention_packed_weight) expects (48, 16)"
          " (transposed?)"],
     ),
-    "two alike renamed": (
-        lambda m: renamed(m, (f"{BLOCK}.mlp.0.bias", "a"), (f"{BLOCK}.norm1.ada_lin.bias", "b"), (MLP, "c")),
-        [
-            f"missing {MLP}; is c the same tensor renamed?",
-            f"missing {BLOCK}.norm1.ada_lin.bias; is b the same tensor renamed?",
-            f"missing {BLOCK}.mlp.0.bias; is a the same tensor renamed?",
-        ],
-    ),
-    "which of two is not guessed": (
-        lambda m: renamed(m, (f"{BLOCK}.mlp.3.bias", "a"), (f"{BLOCK}.attn.out_proj.bias", "b")),
-        [f"missing {BLOCK}.attn.out_proj.bias (16,)", f"missing {BLOCK}.mlp.3.bias (16,)",
-         "unexpected a (16,)", "unexpected b (16,)"],
-    ),
+    "two alike renamed": (lambda m: renamed(m, (f"{BLOCK}.mlp.0.bias", "a"), (f"{BLOCK}.norm1.ada_lin.bias", "b"),
+                                            (MLP, "c")),
+                          [f"missing {MLP}; is c the same tensor renamed?",
+                           f"missing {BLOCK}.norm1.ada_lin.bias; is b the same tensor renamed?",
+                           f"missing {BLOCK}.mlp.0.bias; is a the same tensor renamed?"]),
+    "which of two is not guessed": (lambda m: renamed(m, (f"{BLOCK}.mlp.3.bias", "a"),
+                                                      (f"{BLOCK}.attn.out_proj.bias", "b")),
+                                    [f"missing {BLOCK}.attn.out_proj.bias (16,)", f"missing {BLOCK}.mlp.3.bias (16,)",
+                                     "unexpected a (16,)", "unexpected b (16,)"]),
     "several at once, worst first": (
         lambda m: m.without(TIME, "time_embedding.emb").having({MLP: (1, 2), "surprise": (2,), "alpha_all": (1,)}),
         [f"missing {TIME} (32, 8)", "missing time_embedding.emb (4,)",

@@ -60,14 +60,6 @@ def test_each_tensor_goes_to_its_own_level_and_block(name: str) -> None:
             assert [c for part in target.split("/") for c in part.split("_") if c.isdigit()] == wanted
 
 
-def test_packed_rows_go_to_query_key_and_value_in_this_order() -> None:
-    packed = [move for move in planned(case("official")).moves if "in_proj" in move.source]
-    assert len(packed) == 2 * (4 + 2 + 2 + 2 + 4)
-    for move in packed:
-        assert [target.split("/")[-2] for target in move.targets] == ["query", "key", "value"]
-        assert len({target.rsplit("/", 2)[0] for target in move.targets}) == 1
-
-
 def test_index_buffers_and_scales_are_checked_where_they_exist() -> None:
     indexed = {f"cross_level_attention.other_indices_{i}": (3,) for i in range(4)}
     plan = planned(case("official").having(indexed))

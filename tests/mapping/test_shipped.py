@@ -43,11 +43,6 @@ def test_a_change_of_what_is_included_changes_the_hash(tmp_path: Path) -> None:
     assert len(hashes) == 2
 
 
-@pytest.mark.parametrize(("name", "variant"), [(OFFICIAL, "official"), (QK_NORM, "qk_norm")])
-def test_the_signature_chooses(name: str, variant: str) -> None:
-    assert choose_table(iter(["beta_all", name, "other"]), "x.ckpt").variant == variant
-
-
 def test_no_table_or_two_are_refused() -> None:
     with pytest.raises(MisfitError, match="several layouts") as caught:
         choose_table([OFFICIAL, QK_NORM], "x.ckpt")

@@ -197,19 +197,6 @@ def test_values_of_wrong_types_are_refused(tmp_path: Path) -> None:
         assert "is not a valid recording" in said or path == "schema", path
 
 
-@pytest.mark.parametrize("name", MISSING)
-def test_a_key_that_is_missing_is_named(name: str, tmp_path: Path) -> None:
-    index, members = made()
-    del index[name]
-    assert f"KeyError: '{name}'" in refused(write(tmp_path / "odd.npz", index, members))
-
-
-def test_the_same_case_twice_is_refused(tmp_path: Path) -> None:
-    index, members = made()
-    index["cases"][1] = index["cases"][0]
-    assert "duplicate case" in refused(write(tmp_path / "odd.npz", index, members))
-
-
 def raw_index(text: bytes) -> Change:
     return lambda index, members: members.update({"index.npy": packed(np.frombuffer(text, np.uint8))})
 
@@ -256,6 +243,8 @@ HOSTILE: dict[str, tuple[Change, str]] = {
                         "not a numeric array"),
     "empty member": (lambda index, members: members.update({"3.npy": b""}), "not a numeric array"),
     "empty index": (lambda index, members: members.update({"index.npy": b"nothing at all"}), "not a numeric array"),
+    **{f"no {name}": (lambda index, members, name=name: index.pop(name), f"KeyError: '{name}'") for name in MISSING},
+    "the same case twice": (lambda index, members: on("cases/1", index["cases"][0])(index, members), "duplicate case"),
     "tensors in a list": (on("tensors", []), "not an object"),
     "reference to nothing": (on("cases/0/outputs", ["x"]), "has the invalid array reference 'x'"),
     "call cut short": (on("cases/0/calls/a", [["0"]]), "not a list of 4"),

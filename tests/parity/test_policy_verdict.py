@@ -23,6 +23,7 @@ from wdport.wavelets.check import BOUNDS
 
 TODAY = date(2026, 11, 21)
 END = 'reason = "fused kernel"\nexpires = 2027-01-31\n'
+LAST, OVER = (END.replace("2027-01-31", day) for day in ("2026-11-21", "2026-11-20"))
 
 
 def make(*changed: TapResult, whole: float = 1.0, level: float = 1.0, gates: tuple[Gate, ...] = ()) -> Verdict:
@@ -73,6 +74,10 @@ def waiver(name: str, where: str, end: str = END) -> str:
     return f'[[waivers]]\ntap = "{name}"\ngate = "{where}"\n{end}'
 
 
+def bound(name: str, value: float, end: str = "") -> str:
+    return f"[bounds]\n{name} = {{ {', '.join([f'value = {value}', *end.splitlines()])} }}\n"
+
+
 def test_no_entries_change_nothing() -> None:
     verdict = make()
     assert apply_policy(verdict, Policy(), TODAY) is verdict
@@ -80,7 +85,7 @@ def test_no_entries_change_nothing() -> None:
 
 
 def test_a_tightened_bound_fails_and_is_reported(tmp_path: Path) -> None:
-    verdict = under(tmp_path, make(tap("a.b", max_ratio=5.0)), "[bounds]\nnumerics = { value = 4 }\n")
+    verdict = under(tmp_path, make(tap("a.b", max_ratio=5.0)), bound("numerics", 4))
     assert failed(verdict) == {"B"}
     assert said(verdict, "B") == ["a.b has 5.0 times the reference's float32 error"]
     (finding,) = gate(verdict, "B").findings
@@ -92,7 +97,7 @@ def test_a_tightened_bound_fails_and_is_reported(tmp_path: Path) -> None:
 
 
 def test_a_loosened_bound_passes_and_is_reported(tmp_path: Path) -> None:
-    text = "[bounds]\nlogic = { value = 1e-8, " + END.strip().replace("\n", ", ") + " }\n"
+    text = bound("logic", 1e-8, END)
     verdict = under(tmp_path, make(tap("a.b", isolated=1e-9), tap("a.c", cumulative=1e-9)), text)
     assert verdict
     told = "bound: logic loosened to 1e-08 (default 1e-10) until 2027-01-31: fused kernel"
@@ -105,8 +110,7 @@ def test_a_loosened_bound_passes_and_is_reported(tmp_path: Path) -> None:
 @pytest.mark.parametrize("bad", [inf, nan])
 def test_no_bound_lets_infinity_through(tmp_path: Path, bad: float) -> None:
     broken = make(tap("a.b", isolated=bad, rms_ratio=bad))
-    ends = END.strip().replace("\n", ", ")
-    loose = f"[bounds]\nlogic = {{ value = 1e300, {ends} }}\nnumerics = {{ value = 1e300, {ends} }}\n"
+    loose = bound("logic", 1e300, END) + bound("numerics", 1e300, END).removeprefix("[bounds]\n")
     assert failed(under(tmp_path, broken, loose)) == {"A", "B"}
     assert failed(under(tmp_path, broken, waiver("a.b", "A"))) == {"B"}
     waived = under(tmp_path, broken, waiver("a.b", "A") + waiver("a.b", "B"))
@@ -127,43 +131,6 @@ def test_a_waiver_is_of_one_tap_and_one_gate(tmp_path: Path) -> None:
     assert verdict.taps == broken.taps
 
 
-def test_an_expired_waiver_fails_and_waives_nothing(tmp_path: Path) -> None:
-    broken, text = make(tap("a.b", isolated=1e-3)), waiver("a.b", "A")
-    assert under(tmp_path, broken, text, date(2027, 1, 31))
-    verdict = under(tmp_path, broken, text, date(2027, 2, 1))
-    assert failed(verdict) == {"A", "P"}
-    assert said(verdict, "P")[0].startswith("waiver of a.b for float64 (A) expired on 2027-01-31")
-    assert "a.b is off" in said(verdict, "A")[0]
-
-
-def test_an_expired_bound_fails_even_where_nothing_is_off(tmp_path: Path) -> None:
-    text = '[bounds]\ngradient = { value = 1, reason = "r", expires = 2026-11-20 }\n'
-    verdict = under(tmp_path, make(), text)
-    assert failed(verdict) == {"P"}
-    assert len(gate(verdict, "P").findings) == 1
-    assert said(verdict, "P")[0].startswith("gradient expired on 2026-11-20")
-    assert verdict.bounds["gradient"] == bounds()["gradient"]
-    assert verdict.exit_code == 1
-
-
-def test_a_tightened_bound_stays_when_it_expires(tmp_path: Path) -> None:
-    text = "[bounds]\nnumerics = { value = 4, expires = 2026-11-20 }\n"
-    verdict = under(tmp_path, make(tap("a.b", max_ratio=5.0)), text)
-    assert failed(verdict) == {"B", "P"}
-    assert verdict.bounds["numerics"] == 4.0
-
-
-@pytest.mark.parametrize("name", ["a.b", "a.x", "is", OUTPUT])
-def test_a_waiver_that_is_not_needed_fails(tmp_path: Path, name: str) -> None:
-    verdict = under(tmp_path, make(), waiver(name, "A"))
-    assert failed(verdict) == {"P"}
-    assert said(verdict, "P")[0].startswith(f"waiver not needed: {name} ")
-
-
-def test_a_waiver_for_the_other_gate_is_not_needed(tmp_path: Path) -> None:
-    assert failed(under(tmp_path, make(tap("a.b", isolated=1e-3)), waiver("a.b", "B"))) == {"A", "P"}
-
-
 def test_not_compared_cannot_be_waived(tmp_path: Path) -> None:
     gates = (
         Gate("0", "preflight", 19, 20, facts=(fact("a.b did not run on both sides with inputs", "a.b"),)),
@@ -171,77 +138,79 @@ def test_not_compared_cannot_be_waived(tmp_path: Path) -> None:
         Gate("B", "float32", 3, 4, (measure("a", "float32", 1.5, "numerics"),)),
     )
     lost = make(tap("a.b", isolated=0.0, inputs=0.0, cumulative=0.0, rms_ratio=0.0, max_ratio=0.0), gates=gates)
-    for text in (waiver("a.b", "A") + waiver("a.b", "B"), waiver("a.c", "A"), "[bounds]\nlogic = { value = 1e-11 }\n"):
+    for text in (waiver("a.b", "A") + waiver("a.b", "B"), waiver("a.c", "A"), bound("logic", 1e-11)):
         verdict = under(tmp_path, lost, text)
         assert verdict.exit_code == 6
         assert {"0", "A", "B"} <= failed(verdict)
         assert gate(verdict, "0") == gates[0]
 
 
-def test_facts_stay(tmp_path: Path) -> None:
-    gates = (Gate("A", "float64", 4, 4, facts=(fact("a.b has lost a dimension", "a.b"),)),)
-    verdict = under(tmp_path, make(gates=gates), "[bounds]\nleak = { value = 1e-6 }\n")
-    assert said(verdict, "A") == ["a.b has lost a dimension"]
-    assert failed(verdict) == {"A"}
-    gates = (Gate("B", "float32", 4, 4, facts=(fact("the port has no level cD9"),)),)
-    verdict = under(tmp_path, make(gates=gates), TestOutput.LOOSE)
-    assert said(verdict, "B") == ["the port has no level cD9"]
-    assert failed(verdict) == {"B"}
+OFF, FAR, LEAK = (make(tap("a.b", **wrong)) for wrong in ({"isolated": 1e-3}, {"max_ratio": 5.0}, {"isolated": 1e-6}))
+SHARE = make(tap("a.b", share32=(0.01, 0.3)))
+LOST, LEVEL = fact("a.b has lost a dimension", "a.b"), fact("the port has no level cD9")
+LOSTS = make(gates=(Gate("A", "float64", 4, 4, facts=(LOST,)),))
+LEVELS = make(gates=(Gate("B", "float32", 4, 4, facts=(LEVEL,)),))
+WHOLE = "output, whole network has 5.0 times the reference's float32 error"
+HIDDEN = make(tap("a.b", max_ratio=9.0), whole=5.0)
 
 
-def test_a_leak_is_told_by_the_bound_of_leaks(tmp_path: Path) -> None:
-    off = make(tap("a.b", isolated=1e-6))
-    assert said(off, "A")[0].startswith("precision leak: a.b is off by 1.0e-06")
-    assert said(under(tmp_path, off, "[bounds]\nleak = { value = 1e-7 }\n"), "A")[0].startswith("a.b is off by")
+def wavelet(kind: str) -> Verdict:
+    return make(gates=(Gate("F", "wavelet", 4, 4, (measure("cD1", "error", 5e-10, kind, family_bounds=BOUNDS),)),))
 
 
-def test_float32_values_are_judged_by_their_own_bound(tmp_path: Path) -> None:
-    leaky = make(tap("a.b", share32=(0.01, 0.3)))
-    assert leaky
-    assert failed(under(tmp_path, leaky, "[bounds]\nfloat32_share = { value = 0.2 }\n")) == {"A"}
+JUDGED: list[tuple[Verdict, str, str, dict[str, list[str]]]] = [
+    (OFF, waiver("a.b", "A", LAST), "", {"A": ["waived: a.b until 2026-11-21"]}),
+    (
+        OFF,
+        waiver("a.b", "A", OVER),
+        "A P",
+        {"A": ["a.b is off"], "P": ["waiver of a.b for float64 (A) expired on 2026-"]},
+    ),
+    (OFF, waiver("a.b", "B"), "A P", {}),
+    *((make(), waiver(a, "A"), "P", {"P": [f"waiver not needed: {a} "]}) for a in ("a.b", "a.x", "is", OUTPUT)),
+    (make(), bound("gradient", 1, OVER), "P", {"P": ["gradient expired on 2026-11-20"]}),
+    (FAR, bound("numerics", 4, OVER), "B P", {}),  # what is tighter stays
+    (LOSTS, bound("leak", 1e-6), "A", {"A": ["a.b has lost a dimension"]}),
+    (LEVELS, bound("numerics", 20, END), "B", {"B": ["the port has no level cD9"]}),
+    (LEAK, "", "A", {"A": ["precision leak: a.b is off by 1.0e-06"]}),
+    (LEAK, bound("leak", 1e-7), "A", {"A": ["a.b is off by"]}),
+    (SHARE, "", "", {}),
+    (SHARE, bound("float32_share", 0.2), "A", {}),
+    # gate B also judges the network as a whole and its levels, which are no taps of their own
+    (make(whole=12.0, level=15.0), bound("numerics", 20, END), "", {}),
+    (make(whole=21.0), bound("numerics", 20, END), "B", {}),
+    (make(level=21.0), bound("numerics", 20, END), "B", {}),
+    (make(whole=5.0), bound("numerics", 4), "B", {"B": [WHOLE]}),
+    (make(level=5.0), bound("numerics", 4), "B", {"B": ["output cA1 feature 0 has 5.0 times the reference's float32"]}),
+    (make(whole=12.0, level=15.0), waiver(OUTPUT, "B"), "", {}),
+    (make(tap("a.b", rms_ratio=9.0), whole=12.0), waiver(OUTPUT, "B"), "B", {}),
+    (HIDDEN, bound("numerics", 4) + waiver("a.b", "B"), "B", {"B": [WHOLE, "waived: a.b until 2027-01-31"]}),
+    (HIDDEN, waiver("a.b", "B"), "", {}),
+    # gates beside A and B
+    (make(), bound("table_ulp", 0.25) + "wavelet = { value = 1e-15 }\n", "A' F", {}),
+    (wavelet("wavelet_extrapolated"), "", "F", {}),
+    (wavelet("wavelet_extrapolated"), bound("wavelet_extrapolated", 1e-9, END), "", {}),
+    (wavelet("wavelet"), bound("wavelet_extrapolated", 1e-9, END), "F", {}),
+]
 
 
-class TestOutput:
-    """Gate B also judges the network as a whole and its levels, which are no taps of their own."""
-
-    LOOSE = "[bounds]\nnumerics = { value = 20, " + END.strip().replace("\n", ", ") + " }\n"
-
-    def test_loosened(self, tmp_path: Path) -> None:
-        assert under(tmp_path, make(whole=12.0, level=15.0), self.LOOSE)
-        assert not under(tmp_path, make(whole=21.0), self.LOOSE)
-        assert not under(tmp_path, make(level=21.0), self.LOOSE)
-
-    def test_tightened(self, tmp_path: Path) -> None:
-        text = "[bounds]\nnumerics = { value = 4 }\n"
-        for verdict, part in ((make(whole=5.0), ", whole network"), (make(level=5.0), " cA1 feature 0")):
-            judged = under(tmp_path, verdict, text)
-            assert failed(judged) == {"B"}
-            assert said(judged, "B") == [f"output{part} has 5.0 times the reference's float32 error"]
-
-    def test_waived(self, tmp_path: Path) -> None:
-        assert under(tmp_path, make(whole=12.0, level=15.0), waiver(OUTPUT, "B"))
-        assert not under(tmp_path, make(tap("a.b", rms_ratio=9.0), whole=12.0), waiver(OUTPUT, "B"))
-
-    def test_every_number_is_judged_beside_a_waived_larger_one(self, tmp_path: Path) -> None:
-        text = "[bounds]\nnumerics = { value = 4 }\n" + waiver("a.b", "B")
-        verdict = under(tmp_path, make(tap("a.b", max_ratio=9.0), whole=5.0), text)
-        assert failed(verdict) == {"B"}
-        assert said(verdict, "B")[0].startswith("output, whole network has 5.0")
-        assert under(tmp_path, make(tap("a.b", max_ratio=9.0), whole=5.0), waiver("a.b", "B"))
+@pytest.mark.parametrize(("verdict", "policy", "failing", "findings"), JUDGED)
+def test_what_fails_under_a_policy(
+    tmp_path: Path, verdict: Verdict, policy: str, failing: str, findings: dict[str, list[str]]
+) -> None:
+    judged = under(tmp_path, verdict, policy)
+    assert failed(judged) == set(failing.split())
+    assert judged.exit_code == (1 if failing else 0)
+    for name, sentences in findings.items():
+        assert all(map(str.startswith, said(judged, name), sentences))
+        assert len(said(judged, name)) == len(sentences)
 
 
 class TestOneValue:
     """Gates beside A and B: a bound moves only what is a number of its own."""
 
-    ENDS = END.strip().replace("\n", ", ")
-
-    def test_tightened(self, tmp_path: Path) -> None:
-        verdict = under(tmp_path, make(), "[bounds]\ntable_ulp = { value = 0.25 }\nwavelet = { value = 1e-15 }\n")
-        assert failed(verdict) == {"A'", "F"}
-        assert gate(verdict, "F").bound == 1e-15
-
     def test_loosened(self, tmp_path: Path) -> None:
-        text = f"[bounds]\ntable_ulp = {{ value = 4, {self.ENDS} }}\n"
+        text = bound("table_ulp", 4, END)
         off = measure("table", "ulp", 3.0, "table_ulp")
         other = fact("other of the port is not a constant of its family")
         near = make(gates=(Gate("A'", "constants", 8, 8, (off,)),))
@@ -259,18 +228,9 @@ class TestOneValue:
         low = bfloat16._gate({"a.b": 9.0}, 1)
         assert [str(finding) for finding in low.findings] == ["a.b has 9.0 times the reference's bfloat16 error"]
         verdict = make(gates=())
-        judged = under(tmp_path, replace(verdict, gates=(*verdict.gates, low)), TestOutput.LOOSE)
+        judged = under(tmp_path, replace(verdict, gates=(*verdict.gates, low)), bound("numerics", 20, END))
         assert failed(judged) == {"B'"}
         assert gate(judged, "B'").bound == low.bound == 8.0
-
-    def test_the_bound_of_the_other_boundary_modes(self, tmp_path: Path) -> None:
-        text = f"[bounds]\nwavelet_extrapolated = {{ value = 1e-9, {self.ENDS} }}\n"
-        for bound, failing in (("wavelet", {"F"}), ("wavelet_extrapolated", set())):
-            off = make(
-                gates=(Gate("F", "wavelet", 4, 4, (measure("cD1", "error", 5e-10, bound, family_bounds=BOUNDS),)),)
-            )
-            assert failed(off) == {"F"}
-            assert failed(under(tmp_path, off, text)) == failing
 
 
 class TestOutcome:

@@ -9,7 +9,7 @@ from math import inf, nan
 
 import pytest
 
-from tests.parity.test_reports import HOSTILE, STEPS, failing, incomplete, passing
+from tests.parity.test_reports import HOSTILE, NOTHING, STEPS, failing, incomplete, passing
 from wdport.compare.findings import fact, measure
 from wdport.parity.reports import render_html
 from wdport.parity.reports.charts import shade
@@ -17,7 +17,6 @@ from wdport.parity.reports.svg import SIZE, LinearAxis, LogAxis
 from wdport.parity.verdict import Overlay, TapResult, Trajectory, Verdict
 
 VOID = {"meta", "wbr", "br"}
-NOTHING = Verdict("a", "b", (), (), (), None, {}, (), {})
 ODD = replace(
     passing(),
     taps=tuple(TapResult(f"t{i}", "c", None, v, v, v) for i, v in enumerate((0.0, inf, nan, 5e-324, 1.7e308, 1e-10))),

@@ -12,7 +12,9 @@ from wdport.parity.reports import render_junit
 from wdport.parity.verdict import Verdict
 
 EMPTY = replace(passing(), gates=())
+ESCAPED = HOSTILE.replace("\x1b", "\\x1b").replace("\x00", "\\x00").replace("\ud800", "\\ud800")
 NO_TAPS = replace(failing(), taps=())
+every = pytest.mark.parametrize("verdict", [passing(), failing(), incomplete(), EMPTY, NO_TAPS])
 
 
 def suites(verdict: Verdict) -> dict[str, ET.Element]:
@@ -25,7 +27,7 @@ def marks(suite: ET.Element) -> dict[str, str]:
     return {case.attrib["name"]: child.tag for case in suite.iter("testcase") for child in case}
 
 
-@pytest.mark.parametrize("verdict", [passing(), failing(), incomplete(), EMPTY, NO_TAPS])
+@every
 def test_counts_match_the_cases(verdict: Verdict) -> None:
     root = ET.fromstring(render_junit(verdict).encode())
     for element in (root, *root.iter("testsuite")):
@@ -35,7 +37,7 @@ def test_counts_match_the_cases(verdict: Verdict) -> None:
     assert root.attrib["time"] == "12.346"
 
 
-@pytest.mark.parametrize("verdict", [passing(), failing(), incomplete(), EMPTY, NO_TAPS])
+@every
 def test_a_failed_gate_is_never_green_and_a_passed_one_has_no_failure(verdict: Verdict) -> None:
     """It can have an error: preflight may say that a tap of it was not compared."""
     found = list(suites(verdict).values())
@@ -69,7 +71,7 @@ ALLOWED = {
 """What Jenkins's schema of these reports has (junit-10.xsd), as far as it is used."""
 
 
-@pytest.mark.parametrize("verdict", [passing(), failing(), incomplete(), EMPTY, NO_TAPS])
+@every
 def test_times(verdict: Verdict) -> None:
     """A suite is dated, and takes what its gate took; one test of it says so, and what was not measured has no time."""
     timed = [replace(gate, seconds=1.5) for gate in verdict.gates[:2]]
@@ -112,34 +114,28 @@ def test_failures_say_error_bound_and_what_is_off() -> None:
     assert suite.attrib["failures"] == "5"
 
 
-def test_a_finding_on_a_tap_that_is_within_its_bounds_fails_it() -> None:
-    found = marks(suites(failing())["float32 (B)"])
-    assert found["block.9.norm"] == "failure"
-    assert found["block.2.norm"] == found["block.5.norm"] == "failure"
+MARKS: list[tuple[Verdict, str, dict[str, str]]] = [
+    # a finding on a tap that is within its bounds fails it
+    (failing(), "float32 (B)", dict.fromkeys(("block.2.norm", "block.5.norm", ESCAPED, "block.9.norm"), "failure")),
+    # a number that is no layer's fails by its sentence
+    (failing(), "trajectories (E)", {"DDPM, step 0 is off by 1.0e+00": "failure"}),
+    # what was not compared is an error
+    (incomplete(), "preflight (0)",
+     {"block.4.norm did not run on both sides with inputs that can be compared": "failure",
+      "a tensor is not accounted for": "failure", "preflight: completeness": "error"}),
+    (incomplete(), "float64 (A)", {"block.4.norm": "error", "float64: completeness": "error"}),
+    (incomplete(), "float32 (B)", {"block.4.norm": "error"}),
+    (incomplete(), "trajectories (E)", {"trajectories: completeness": "error"}),
+    (EMPTY, "no gate", {"gates": "error"}),
+]  # fmt: skip
 
 
-def test_a_number_that_is_no_layers_fails_by_its_sentence() -> None:
-    assert marks(suites(failing())["trajectories (E)"]) == {"DDPM, step 0 is off by 1.0e+00": "failure"}
-
-
-def test_what_was_not_compared_is_an_error() -> None:
-    found = suites(incomplete())
-    assert marks(found["preflight (0)"]) == {
-        "block.4.norm did not run on both sides with inputs that can be compared": "failure",
-        "a tensor is not accounted for": "failure",
-        "preflight: completeness": "error",
-    }
-    assert marks(found["float64 (A)"]) == {"block.4.norm": "error", "float64: completeness": "error"}
-    assert marks(found["float32 (B)"]) == {"block.4.norm": "error"}
-    assert marks(found["trajectories (E)"]) == {"trajectories: completeness": "error"}
-
-
-def test_no_gate_is_an_error() -> None:
-    assert marks(suites(EMPTY)["no gate"]) == {"gates": "error"}
+@pytest.mark.parametrize(("verdict", "suite", "expected"), MARKS)
+def test_what_did_not_pass_is_marked(verdict: Verdict, suite: str, expected: dict[str, str]) -> None:
+    assert marks(suites(verdict)[suite]) == expected
 
 
 def test_hostile_names_survive_with_control_characters_escaped() -> None:
     text = render_junit(failing())
     assert not any(ord(character) < 32 and character != "\n" for character in text)
-    names = [case.attrib["name"] for case in suites(failing())["float64 (A)"].iter("testcase")]
-    assert HOSTILE.replace("\x1b", "\\x1b").replace("\x00", "\\x00").replace("\ud800", "\\ud800") in names
+    assert ESCAPED in [case.attrib["name"] for case in suites(failing())["float64 (A)"].iter("testcase")]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parity.test_reports import HOSTILE, failing, incomplete, passing
+from tests.parity.test_reports import HOSTILE, NOTHING, failing, incomplete, passing
 from wdport.compare.findings import fact
 from wdport.errors import MachineError
 from wdport.parity.reports import append_step_summary, render_markdown
@@ -131,7 +131,7 @@ def test_nothing_is_cut_that_fits_exactly(verdict: Verdict) -> None:
 
 
 def test_nothing_at_all_can_be_told_too() -> None:
-    text = render_markdown(Verdict("a", "b", (), (), (), None, {}, (), {}))
+    text = render_markdown(NOTHING)
     assert text.startswith("## INCOMPLETE")
     assert "Run: unknown; 0 s" in text
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.parity.test_reports import failing, incomplete, passing, rendered
+from tests.parity.test_reports import failing, incomplete, passing, plain, rendered
 from wdport.cli.console import wrapped
 from wdport.compare.findings import GATES, fact
 from wdport.files.outputs import is_replaceable
@@ -41,12 +41,6 @@ def under(tmp_path: Path, verdict: Verdict, text: str) -> Verdict:
     file = tmp_path / "parity.toml"
     file.write_text(text)
     return judge(verdict, Terms(read_policy(file, TODAY)), TODAY)
-
-
-def plain(kind: str, text: str) -> str:
-    """Without tags, entities and line breaks."""
-    bare = re.sub(r"<[^>]*>", "", text) if kind in ("markdown", "html") else text
-    return " ".join(re.sub(r"&#x?27;|&#39;|&apos;", "'", bare).replace("&#58;", ":").split())
 
 
 def test_date_files_and_versions_are_in_every_format() -> None:

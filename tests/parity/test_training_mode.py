@@ -17,6 +17,7 @@ from torch import nn
 import wdport
 from wdport.nets.norms import UnbiasedBatchNormalization
 from wdport.optimizers.torch_like import TorchOptimizer
+from wdport.parity.verdict_api import Verdict
 
 TABLE = """
 format: 2
@@ -79,46 +80,40 @@ PORTS: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "dropout of values": (lambda: port(features=layers.Dropout), "gradient of"),
     "a regularizer": (lambda: port(kernel_regularizer="l2"), "loss is off"),
     "a penalty of outputs": (lambda: port(activity_regularizer="l2"), "loss is off"),
-    "a constraint that is met": (
-        lambda: port(kernel_constraint=keras.constraints.MaxNorm(1e3)),
-        "last/kernel has a constraint",
-    ),
-    "one mask for all samples": (
-        lambda: port(features=lambda rate: layers.Dropout(rate, noise_shape=(1, 1, 1, 5))),
-        "gradient of",
-    ),
+    "a constraint that is met": (lambda: port(kernel_constraint=keras.constraints.MaxNorm(1e3)),
+                                 "last/kernel has a constraint"),
+    "one mask for all samples": (lambda: port(features=lambda rate: layers.Dropout(rate, noise_shape=(1, 1, 1, 5))),
+                                 "gradient of"),
     "one mask for all steps": (lambda: port(features=fixed), "gradient of"),
     "a constraint": (lambda: port(kernel_constraint="unit_norm"), "value of last/kernel, SGD is off"),
     "a frozen layer": (lambda: port(frozen="last"), "last/kernel is trained by PyTorch, and not by the port"),
-}
+}  # fmt: skip
 
 
-@pytest.fixture
-def module(monkeypatch: pytest.MonkeyPatch) -> Any:
-    return sys.modules[__name__]
+def verified(folder: Path, target: str, train: bool = True) -> Verdict:
+    """Of the network and a port of it, converted anew."""
+    table, checkpoint = folder / "own.yaml", folder / "net.pt"
+    table.write_text(TABLE)
+    torch.save(net().state_dict(), checkpoint)
+    converted = wdport.convert(checkpoint, mapping=table, model=target, force=True).output
+    return wdport.verify(checkpoint, converted, mapping=table, model=target, reference=f"{__name__}:net", train=train)
 
 
 @pytest.mark.parametrize("name", PORTS)
-def test_what_differs_only_in_training_is_found(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
-) -> None:
+def test_what_differs_only_in_training_is_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build, message = PORTS[name]
-    monkeypatch.setattr(module, "chosen", build, raising=False)
-    table = tmp_path / "own.yaml"
-    table.write_text(TABLE)
-    torch.save(net().state_dict(), tmp_path / "net.pt")
-    target = f"{__name__}:chosen"
-    converted = wdport.convert(tmp_path / "net.pt", mapping=table, model=target).output
-    verdict = wdport.verify(tmp_path / "net.pt", converted, mapping=table, model=target, reference=f"{__name__}:net",
-                            train=True)  # fmt: skip
+    monkeypatch.setattr(sys.modules[__name__], "chosen", build, raising=False)
+    verdict = verified(tmp_path, f"{__name__}:chosen")
     (gate,) = [gate for gate in verdict.gates if gate.name == "M"]
     text = "\n".join(map(str, gate.findings))
     assert gate.passed == (not message), text
     assert message in text
     assert name == "biased variance" or "biased" not in text
     assert [other.name for other in verdict.gates if not other.passed] in ([], ["M"])
-    others = wdport.verify(tmp_path / "net.pt", converted, mapping=table, model=target, reference=f"{__name__}:net")
-    assert "M" not in [other.name for other in others.gates]
+
+
+def test_the_gate_runs_where_it_is_asked_for(tmp_path: Path) -> None:
+    assert "M" not in [gate.name for gate in verified(tmp_path, f"{__name__}:port", train=False).gates]
 
 
 def _later(self: TorchOptimizer) -> Any:
@@ -143,17 +138,9 @@ OPTIMIZERS = {
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_faults_of_the_optimizer_are_found(
-    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any
-) -> None:
+def test_faults_of_the_optimizer_are_found(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TorchOptimizer, *OPTIMIZERS[name])
-    table, target = tmp_path / "own.yaml", f"{__name__}:port"
-    table.write_text(TABLE)
-    torch.save(net().state_dict(), tmp_path / "net.pt")
-    converted = wdport.convert(tmp_path / "net.pt", mapping=table, model=target).output
-    verdict = wdport.verify(tmp_path / "net.pt", converted, mapping=table, model=target, reference=f"{__name__}:net",
-                            train=True)  # fmt: skip
-    (gate,) = [gate for gate in verdict.gates if not gate.passed]
+    (gate,) = [gate for gate in verified(tmp_path, f"{__name__}:port").gates if not gate.passed]
     assert gate.name == "M"
     wrong = {str(each.subject) for each in gate.measures if each.value > 1e-10}
     assert "AdamW" in {subject.rpartition(", ")[2] for subject in wrong}

@@ -275,10 +275,10 @@ def with_state(load: Callable[[], dict[str, Any]]) -> Give:
     return give
 
 
-def read_checkpoint() -> dict[str, Any]:
+def read_checkpoint(path: Path | None = None) -> dict[str, Any]:
     from wdport.checkpoint import open_checkpoint
 
-    with open_checkpoint(FOLDER[0] / "ck.pt") as opened:
+    with open_checkpoint(path or FOLDER[0] / "ck.pt") as opened:
         return {name: opened.read(name) for name in opened.tensors}
 
 
@@ -295,48 +295,21 @@ def read_natively() -> dict[str, Any]:
     assert descriptor >= 0
     with os.fdopen(descriptor, "rb") as file:
         data = file.read()
-    from wdport.checkpoint import open_checkpoint
-
     with TemporaryDirectory() as folder:
         Path(folder, "copy.pt").write_bytes(data)
-        with open_checkpoint(Path(folder, "copy.pt")) as opened:
-            return {name: opened.read(name) for name in opened.tensors}
+        return read_checkpoint(Path(folder, "copy.pt"))
 
 
 def wrong(_: Cheating, __: Any, y: Any) -> Any:
     return right_if(False, y)
 
 
-CHEATS: dict[str, Give] = {
-    "honest": honest,
-    "wrong": wrong,
-    "memorised": memorised,
-    "only_float64": only_float64,
-    "only_float32": only_float32,
-    "rounded": rounded,
-    "batch_size": batch_size,
-    "only_compiled": only_compiled,
-    "only_eager": only_eager,
-    "on_the_stack": on_the_stack,
-    "among_the_modules": among_the_modules,
-    "nan": nan,
-    "plain_draws": plain_draws,
-    "folded_output": folded_output,
-    "carried_weights": carried_weights,
-    "changed_weights": changed_weights,
-    "other_mapping": other_mapping,
-    "first_calls": first_calls,
-    "training_flag": training_flag,
-    "recorded_answers": recorded_answers,
-    "torch_callback": torch_callback,
-    "torch_unhidden": torch_unhidden,
-    "torch_subprocess": torch_subprocess,
-    "torch_fork": torch_fork,
-    "torch_socket": torch_socket,
-    "read_checkpoint": with_state(read_checkpoint),
-    "read_natively": with_state(read_natively),
-    "read_recording": with_state(read_recording),
-}
+_READERS = (read_checkpoint, read_natively, read_recording)
+CHEATS: dict[str, Give] = {give.__name__: give for give in (
+    honest, wrong, memorised, only_float64, only_float32, rounded, batch_size, only_compiled, only_eager, on_the_stack,
+    among_the_modules, nan, plain_draws, folded_output, carried_weights, changed_weights, other_mapping, first_calls,
+    training_flag, recorded_answers, torch_callback, torch_unhidden, torch_subprocess, torch_fork, torch_socket,
+)} | {load.__name__: with_state(load) for load in _READERS}  # fmt: skip
 
 
 def build(names: list[str], folder: str) -> Cheating:

@@ -44,7 +44,8 @@ RULES = (
     FillRule(length=14, block_length=4, steps=2, threshold=1.0, temperature=5.0, end=1),
 )
 """Of prompts of different lengths in one batch: gaps, then open ends. Each length and block is a program to compile. In
-the second one there are more blocks than windows, so that a window has several. In the last one, a text's end is drawn while masks before it are open."""
+the second one there are more blocks than windows, so that a window has several. In the last one, a text's end is drawn
+while masks before it are open."""
 
 OWN = FillRule(length=2, steps=2, threshold=1.0)
 """Of the model's own network: several steps of one block."""
