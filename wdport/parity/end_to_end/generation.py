@@ -37,7 +37,7 @@ WORDS, MASK = 13, 4
 
 RULES = (
     FillRule(steps=2, threshold=0.4, edit=0.3),
-    FillRule(length=14, block_length=3, steps=3, threshold=1.0),
+    FillRule(length=18, block_length=4, steps=3, threshold=1.0),
     FillRule(length=14, block_length=4, steps=2, threshold=0.3, edit=0.25),
     FillRule(length=14, block_length=4, steps=4, threshold=0.4, edit=0.3, temperature=1.3, top_k=3),
     FillRule(length=14, block_length=4, steps=4, threshold=0.5, temperature=1.0, top_p=0.6),
