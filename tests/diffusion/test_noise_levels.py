@@ -119,6 +119,15 @@ def test_its_states_in_float64(case: str) -> None:
         truth = process.loop(run, toy(process.target, np), init, tape)
         ours = tape_states(plan, process.target, init, tape, process.clip)
         np.testing.assert_allclose(ours, truth, rtol=0, atol=1e-10 * np.abs(truth).max())
+        seen = set[str]()
+
+        def network(x: Any, time: Any, seen: set[str] = seen) -> Any:
+            seen.update((str(x.dtype), str(time.dtype)))
+            return toy(process.target, np)(x, time)
+
+        single = process.loop(run, network, init.astype(np.float32), tape)
+        assert seen == {"float32"}
+        np.testing.assert_allclose(single, truth, rtol=0, atol=1e-4 * np.abs(truth).max())
 
 
 @pytest.mark.parametrize("spacing", [None, "karras", "exponential", "beta"])

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
+from math import sqrt
 from typing import Any, Final
 from unittest.mock import patch
 
@@ -149,12 +150,16 @@ class ReferenceLevels:
             if "sigma_data" not in self._fields:
                 scheduler.set_sigmas(count)
                 levels = [*scheduler.discrete_sigmas.flip(0).tolist(), 0.0]
-                return list(_score_states(scheduler, network, levels, init, _draws(noise)))
-            if not hasattr(scheduler, "precondition_noise"):  # which keeps the levels of consistency models in float32
+            elif not hasattr(
+                scheduler, "precondition_noise"
+            ):  # which keeps the levels of consistency models in float32
                 ramp = np.arange(count) * (scheduler.config.num_train_timesteps // count)
                 levels = scheduler._convert_to_karras(ramp / (scheduler.config.num_train_timesteps - 1))
                 scheduler.sigmas = _tensor(np.append(levels, scheduler.config.sigma_min))
-            return list(_scaled_states(scheduler, network, init, _draws(noise)))
+        # The network is called outside: it has a dtype of its own.
+        if "sigma_data" not in self._fields:
+            return list(_score_states(scheduler, network, levels, init, _draws(noise)))
+        return list(_scaled_states(scheduler, network, init, _draws(noise)))
 
 
 Draws = Callable[[int, int], Array]
@@ -173,7 +178,7 @@ def _score_states(
 ) -> Iterator[Array]:
     """The loop of the library's pipeline, for one sample after the other: its corrector averages over a batch."""
     steps = len(levels) - 1
-    x = init * np.sqrt(1.0 + levels[0] ** 2)
+    x = init * sqrt(1.0 + levels[0] ** 2)
     for index, time in enumerate(scheduler.timesteps):
         step, kind = steps - index, init.dtype
         level = np.full(len(x), float(scheduler.sigmas[index]), kind)
@@ -182,31 +187,32 @@ def _score_states(
             corrected = [_noised(scheduler.step_correct, random[[row]], output[[row]], x[[row]])["prev_sample"]
                          for row in range(len(x))]  # fmt: skip
             x = np.concatenate(corrected).astype(kind)
-            yield x / np.sqrt(1.0 + levels[index] ** 2)
+            yield x / sqrt(1.0 + levels[index] ** 2)
         random = draw(step, scheduler.config.correct_steps) if step > 1 else np.zeros_like(x)
         result = _noised(scheduler.step_pred, random, network(x, level), time, x)
         x = result["prev_sample" if step > 1 else "prev_sample_mean"].astype(kind)
-        yield x / np.sqrt(1.0 + levels[index + 1] ** 2)
+        yield x / sqrt(1.0 + levels[index + 1] ** 2)
 
 
 def _scaled_states(scheduler: Any, network: Network, init: Array, draw: Draws) -> Iterator[Array]:
     """A loop of the library for a network whose input the scheduler scales."""
     unit, kind, steps = scheduler.config.sigma_data, init.dtype, len(scheduler.timesteps)
     noisy = hasattr(scheduler.config, "s_noise")
-    x = init * np.sqrt(float(scheduler.sigmas[0]) ** 2 + unit**2)
+    x = init * sqrt(float(scheduler.sigmas[0]) ** 2 + unit**2)
     for index, time in enumerate(scheduler.timesteps):
-        scaled = scheduler.scale_model_input(_tensor(x), time).numpy().astype(kind)
+        with lifted():
+            scaled = scheduler.scale_model_input(_tensor(x), time).numpy().astype(kind)
         output = network(scaled, np.full(len(x), float(time), kind))
         last = index == steps - 1
         random = draw(steps - index, 0) if noisy and not last else np.zeros_like(x)
         x = _noised(scheduler.step, random, output, time, x)["prev_sample"].astype(kind)
-        yield x / (unit if last else np.sqrt(float(scheduler.sigmas[index + 1]) ** 2 + unit**2))
+        yield x / (unit if last else sqrt(float(scheduler.sigmas[index + 1]) ** 2 + unit**2))
 
 
 def _noised(step: Callable[..., Any], noise: Array, *arguments: Any) -> dict[str, Array]:
     """The library's results of a step with our noise."""
     tensors = [_tensor(value) if isinstance(value, np.ndarray) else value for value in arguments]
-    with patch(f"{step.__module__}.randn_tensor", lambda *_, **__: _tensor(noise)):
+    with lifted(), patch(f"{step.__module__}.randn_tensor", lambda *_, **__: _tensor(noise)):
         return {name: np.asarray(value) for name, value in step(*tensors).items()}
 
 

@@ -6,7 +6,7 @@ Importing this module imports neither torch nor keras nor jax.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
@@ -89,8 +89,10 @@ class Pair(PairOptions):
         if user_family is not None:  # planning would build the model
             with open_checkpoint(Path(self.checkpoint), key=self.key, likely=opened.source_key) as checkpoint:
                 return checkpoint.files
+        # What the checkpoint does not state, the converted file does.
+        known = None if self.config else asdict(opened.config)
         settings = Settings(self.config, dict(self.values), mapping=self.mapping, key=self.key,
-                            likely=opened.source_key)  # fmt: skip
+                            likely=opened.source_key, known=known)  # fmt: skip
         with prepare(self.checkpoint, settings) as prepared:
             return prepared.checkpoint.files
 
