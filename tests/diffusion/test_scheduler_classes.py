@@ -14,15 +14,7 @@ import pytest
 
 from tests.diffusion.test_scheduler import SHAPE, library, tape_states
 from wdport.checkpoint.model_folder import read_adjacent
-from wdport.diffusion.scheduler import (
-    CLASSES,
-    IMPLEMENTED,
-    OWN_STEPS,
-    SCHEDULES,
-    TARGETS,
-    VARIANCES,
-    Scheduler,
-)
+from wdport.diffusion.scheduler import CLASSES, IMPLEMENTED, OWN_STEPS, SCHEDULES, TARGETS, VARIANCES, Scheduler
 from wdport.diffusion.spacing import WHOLE
 
 diffusers = pytest.importorskip("diffusers", exc_type=ImportError)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.diffusion.test_familiar_names import BARS, KINDS, SCHEDULE, in_numpy, states
+from tests.diffusion.scanned import states
+from tests.diffusion.test_familiar_names import BARS, KINDS, SCHEDULE, in_numpy, network
 from wdport.diffusion.diffusion import TRIAL, Diffusion
 from wdport.diffusion.flow import Flow
 from wdport.diffusion.process import Run
@@ -56,7 +57,7 @@ def test_noise_levels_are_the_librarys(sampler: str, spacing: str, target: str) 
     for time, at in zip(theirs.timesteps, plan.times, strict=True):
         given = theirs.scale_model_input(x, time) if by_sigma else x
         x = theirs.step(torch.from_numpy(in_numpy(given.numpy(), np.full(3, at))), time, x).prev_sample
-    found = states(plan, init, np.zeros((0, 3, 6)))[-1]
+    found = states(plan, network, init)[-1]
     np.testing.assert_allclose(found, x.numpy(), rtol=0, atol=2e-5 * np.abs(x.numpy()).max())
 
 
@@ -85,7 +86,9 @@ def test_a_spaced_sampler_is_its_loop(sampler: str, spacing: str) -> None:
         tape = np.array([draws[int(number)] for number in plan.draws[plan.noisy]]).reshape(-1, 3, 6)
         loop = Run({"ddpm": "euler-ancestral", "ddim": "euler"}.get(sampler, sampler), 0.0, "noise")
         wanted = of_levels.plain(loop, in_numpy, init, draws.__getitem__, None, repeats)
-        np.testing.assert_allclose(states(plan, init, tape)[-1], wanted, rtol=0, atol=1e-9 * np.abs(wanted).max())
+        np.testing.assert_allclose(
+            states(plan, network, init, tape)[-1], wanted, rtol=0, atol=1e-9 * np.abs(wanted).max()
+        )
 
 
 def test_refusals() -> None:
