@@ -1,9 +1,8 @@
-"""What of a folder is read and what is refused, in one line that names the field; and whole folders, verified."""
+"""What of a folder is read, and what goes back to it; whole folders, verified."""
 
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -13,10 +12,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 import wdport
-from tests.families.masked_lm.make import SMALL, Fields, fields_of, random_fields, save, tensors_of
+from tests.command import Cli, Refused
+from tests.families.masked_lm.make import SMALL, Fields, save, tensors_of
 from tests.families.quick import network_verdict
-from tests.make import verified
-from wdport.cli.main import main
 from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import MisfitError
 from wdport.families.masked_lm.config import Config
@@ -24,75 +22,19 @@ from wdport.families.masked_lm.family import FAMILY
 from wdport.parity.planned_items import expected
 from wdport.parity.verify_request import Pair
 
-REFUSED: dict[str, tuple[Fields, str]] = {
-    "llama": ({"model_type": "llama"}, "model_type is 'llama'; eurobert is supported; other models need their own"),
-    "sibling": ({"architectures": ["EuroBertForSequenceClassification"]}, "architectures is EuroBertForSequenceCl"),
-    "base": ({"architectures": ["EuroBertModel"]}, "EuroBertForMaskedLM is supported"),
-    "unknown": ({"sliding_window": 128}, "unknown field 'sliding_window'"),
-    "quantized": ({"quantization_config": {"quant_method": "fp8"}}, "unknown field 'quantization_config'"),
-    "linear": ({"rope_scaling": {"type": "linear", "factor": 2.0}}, "rope_scaling has the type 'linear'"),
-    "yarn": ({"rope_parameters": {"rope_type": "yarn", "factor": 4}}, "rope_parameters has the type 'yarn'"),
-    "factor": ({"rope_parameters": {"rope_theta": 1e4, "factor": 2.0}}, "rope_parameters has 'factor'"),
-    "partial": ({"partial_rotary_factor": 0.5}, "partial_rotary_factor is 0.5"),
-    "rope": ({"rope_parameters": [1]}, "rope_parameters is not a table of values or null"),
-    "theta": ({"rope_theta": 0}, "rope_theta is zero"),
-    "text": ({"rope_parameters": {"rope_theta": "1e4"}}, "rope_theta is not a number"),
-    "heads": ({"num_attention_heads": 3}, "num_attention_heads 3 does not divide hidden_size 16"),
-    "pairs": ({"num_key_value_heads": 3}, "num_key_value_heads 3 does not divide num_attention_heads 4"),
-    "odd": ({"head_dim": 5}, "head_dim 5 is odd"),
-    "padding": ({"pad_token_id": 30}, "pad_token_id 30 is not below vocab_size 30"),
-    "epsilon": ({"rms_norm_eps": -1e-5}, "rms_norm_eps is not a number from 0"),
-    "values": ({"hidden_size": 65536, "num_hidden_layers": 1000, "head_dim": 64}, "values, at most"),
-    "dropout": ({"attention_dropout": 1.5}, "attention_dropout 1.5 is not in [0, 1)"),
-}
-
 
 @pytest.fixture(scope="module")
 def tensors() -> dict:
     return tensors_of(SMALL)
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_refused(name: str, tmp_path: Path, tensors: dict, capsys: pytest.CaptureFixture[str]) -> None:
-    fields, message = REFUSED[name]
-    folder, started = save(tmp_path / "m", SMALL, tensors, **fields), time.monotonic()
-    assert main(["convert", str(folder)]) == 4
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert message in said
-    assert time.monotonic() - started < 2.0
-    assert not (tmp_path / "m.keras").exists()
-
-
-CONTRADICTED: dict[str, tuple[Fields, str]] = {
-    "tokens": ({"vocab_size": 31}, "vocab_size is 31, but 30 in the tensors"),
-    "channels": ({"hidden_size": 32}, "hidden_size is 32, but 16"),
-    "features": ({"intermediate_size": 24}, "intermediate_size is 24, but 20"),
-    "layers": ({"num_hidden_layers": 3}, "num_hidden_layers is 3, but 2"),
-    "width": ({"head_dim": 8}, "num_attention_heads 4 times head_dim 8 is 32, but 16"),
-    "pairs": ({"num_key_value_heads": 4}, "num_key_value_heads 4 times head_dim 4 is 16, but 8"),
-    "biases": ({"attention_bias": True}, "attention_bias is true, but false"),
-    "more biases": ({"mlp_bias": True}, "mlp_bias is true, but false"),
-}
-
-
-@pytest.mark.parametrize("name", CONTRADICTED)
-def test_contradicted_by_the_tensors(name: str, tmp_path: Path, tensors: dict) -> None:
-    fields, message = CONTRADICTED[name]
-    with pytest.raises(MisfitError) as caught, prepare(save(tmp_path / "m", SMALL, tensors, **fields), Settings()):
-        pass
-    assert caught.value.details[0].startswith(message)
-
-
-def test_heads_of_a_tied_model(tmp_path: Path, tensors: dict, capsys: pytest.CaptureFixture[str]) -> None:
+def test_heads_of_a_tied_model(tmp_path: Path, tensors: dict, refused: Refused) -> None:
     """A tied head may be absent, or equal to the embedding; without a tie it must be there."""
     head = "lm_head.weight"
     without = {name: array for name, array in tensors.items() if name != head}
-    assert main(["convert", str(save(tmp_path / "a", SMALL, without))]) == 4
-    assert "tie_word_embeddings is false, but the tensors have no lm_head.weight" in capsys.readouterr().err
-    assert main(["convert", str(save(tmp_path / "b", SMALL, tensors, tie_word_embeddings=True))]) == 4
-    assert "lm_head.weight" in (said := capsys.readouterr().err)
-    assert said.count("\n") == 1
+    says = "tie_word_embeddings is false, but the tensors have no lm_head.weight"
+    refused("convert", save(tmp_path / "a", SMALL, without), code=4, says=says)
+    refused("convert", save(tmp_path / "b", SMALL, tensors, tie_word_embeddings=True), code=4, says=head)
     equal = {**tensors, head: tensors["model.embed_tokens.weight"]}
     files = [
         wdport.convert(
@@ -169,19 +111,14 @@ def test_a_lone_file_needs_its_configuration(tmp_path: Path, tensors: dict) -> N
         wdport.convert(folder, tmp_path / "more.keras")
 
 
-def test_a_bert_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_bert_is_refused(tmp_path: Path, refused: Refused) -> None:
     shapes = {
         "bert.embeddings.word_embeddings.weight": (8, 4),
         "bert.encoder.layer.0.attention.self.query.weight": (4, 4),
     }
-    names = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
-    assert (
-        main(["convert", str(save(tmp_path / "m", {"model_type": "bert"}, names, architectures=["BertForMaskedLM"]))])
-        == 4
-    )
-    said = capsys.readouterr().err
-    assert "no mapping table fits its 2 tensors" in said
-    assert said.count("\n") == 1
+    tensors = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
+    folder = save(tmp_path / "m", {"model_type": "bert"}, tensors, architectures=["BertForMaskedLM"])
+    refused("convert", folder, code=4, says="no mapping table fits its 2 tensors")
 
 
 TINY: Fields = {**SMALL, "vocab_size": 12, "hidden_size": 8, "intermediate_size": 6, "num_hidden_layers": 1}
@@ -198,24 +135,22 @@ def library(fields: Fields, seed: int = 0) -> Any:
     return model
 
 
-def test_a_folder_verifies_without_a_flag(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = save(tmp_path / "m", {**TINY, "tie_word_embeddings": True})
-    assert main(["convert", str(folder)]) == 0
-    assert main(["verify", str(folder), str(tmp_path / "m.keras"), "--html", str(tmp_path / "report.html")]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+def test_a_folder_verifies_without_a_flag(tmp_path: Path, cli: Cli) -> None:
+    folder, file = save(tmp_path / "m", {**TINY, "tie_word_embeddings": True}), tmp_path / "m.keras"
+    cli("convert", folder)
+    said = " ".join(cli("verify", folder, file, "--html", tmp_path / "report.html").out.split())
     assert "PASS" in said
     assert "padding_idx" not in said  # the port's embedding has one, too
     assert "gates that masked_lm does not have: constants (A'), trajectories (E), sampling network" in said
     page = (tmp_path / "report.html").read_text()
     assert "model.layers.0.self_attn" in page
     assert "lm_head" in page
-    for each in (folder, tmp_path / "m.keras"):
-        assert main(["inspect", str(each)]) == 0
-        assert "masked_lm" in capsys.readouterr().out
+    for each in (folder, file):
+        assert "masked_lm" in cli("inspect", each).out
 
 
 @pytest.mark.parametrize(("tied", "dtype"), [(True, torch.bfloat16), (False, torch.float32)])
-def test_what_the_library_saves_goes_both_ways(tied: bool, dtype: torch.dtype, tmp_path: Path) -> None:
+def test_what_the_library_saves_goes_both_ways(tied: bool, dtype: torch.dtype, tmp_path: Path, cli: Cli) -> None:
     """In shards; back again bit for bit, and the library loads it."""
     transformers = pytest.importorskip("transformers", exc_type=ImportError)
     model = library({**SMALL, "tie_word_embeddings": tied}, 1).to(dtype)
@@ -226,8 +161,8 @@ def test_what_the_library_saves_goes_both_ways(tied: bool, dtype: torch.dtype, t
     assert ("lm_head.weight" in stored) is not tied
     assert "lm_head" in expected(Pair(file, tmp_path / "m")).layers  # as the pytest plugin names its tests
     back = tmp_path / "back.safetensors"
-    for words in ([], ["--like", str(tmp_path / "m"), "--force"]):
-        assert main(["export", str(file), "--to", "torch", "-o", str(back), *words]) == 0
+    for words in ((), ("--like", tmp_path / "m", "--force")):
+        cli("export", file, "--to", "torch", "-o", back, *words)
         found = load_file(back)
         assert set(found) == set(stored)
         assert all(found[name].dtype == dtype and torch.equal(found[name], each) for name, each in stored.items())
@@ -244,12 +179,12 @@ def test_what_the_library_saves_goes_both_ways(tied: bool, dtype: torch.dtype, t
         assert torch.equal(again(ids).logits, model(ids).logits)
 
 
-def test_a_tied_head_in_the_file_comes_back(tmp_path: Path) -> None:
+def test_a_tied_head_in_the_file_comes_back(tmp_path: Path, cli: Cli) -> None:
     fields = {**TINY, "tie_word_embeddings": True}
     tensors = tensors_of(fields)
     folder = save(tmp_path / "m", fields, {**tensors, "lm_head.weight": tensors["model.embed_tokens.weight"]})
     file = wdport.convert(folder, tmp_path / "m.keras").output
-    assert main(["export", str(file), "--to", "torch", "-o", str(tmp_path / "back.safetensors")]) == 0
+    cli("export", file, "--to", "torch", "-o", tmp_path / "back.safetensors")
     found = load_file(tmp_path / "back.safetensors")
     assert torch.equal(found["lm_head.weight"], found["model.embed_tokens.weight"])
 
@@ -261,19 +196,3 @@ def test_another_configuration_in_the_converted_file_is_found(tmp_path: Path) ->
     file = wdport.convert(other, tmp_path / "out.keras").output
     said = [str(finding) for finding in network_verdict(folder, file).gates[0].findings]
     assert any("rope_theta is 77.0 in the converted file, which nothing states: 10000.0 is the" in t for t in said)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("seed", range(20))
-def test_random_configurations_verify(seed: int, tmp_path: Path) -> None:
-    fields = random_fields(seed)
-    verified(save(tmp_path / "m", fields, tensors_of(fields, seed)))
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("name", ["tied, all biases", "as published"])
-def test_the_full_battery(name: str, tmp_path: Path) -> None:
-    folder = save(tmp_path / "m", fields_of(name))
-    verdict = wdport.verify(folder, wdport.convert(folder, tmp_path / "m.keras").output, full=True)
-    assert [gate.name for gate in verdict.gates] == ["0", "A", "B", "B'", "C", "I"]
-    assert verdict, [str(finding) for gate in verdict.gates for finding in gate.findings]
