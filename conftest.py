@@ -15,7 +15,7 @@ import jax
 import pytest
 import torch
 
-from tests.command import Cli
+from tests.command import Cli, Refused
 from tests.compiler import compiler_flags
 
 pytest_plugins = ["tests.schemas.held"]
@@ -85,6 +85,20 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
         shown = capsys.readouterr()
         assert ended == code, (words, shown)
         return shown
+
+    return run
+
+
+@pytest.fixture
+def refused(cli: Cli) -> Refused:
+    """Runs a command that is refused: see :data:`tests.command.Refused`."""
+
+    def run(*words: object, says: str, code: int = 2) -> None:
+        printed = cli(*words, code=code)
+        assert all(line.startswith("  ") for line in printed.out.splitlines())
+        assert printed.err.startswith("error: ")
+        assert printed.err.count("\n") == 1
+        assert says in printed.err
 
     return run
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import wdport
-from wdport.cli.main import main
+from tests.command import Cli
 from wdport.data.series import Series
 from wdport.evaluation.document import document_of, text_of
 from wdport.evaluation.result import Evaluation, Score
@@ -123,16 +123,13 @@ def test_a_setting_that_the_model_has_not_is_refused_before_anything_is_drawn(
     assert not drawn
 
 
-def test_the_command_samples_a_model(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_samples_a_model(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     monkeypatch.chdir(tmp_path)
     model.save("m.keras")
     np.savetxt("data.csv", SERIES, delimiter=",", header="a,b", comments="")
     words = ["evaluate", "m.keras", "--data", "data.csv", "--sweep", "ddim:10,5", "-n", "20", "--repeats", "2",
              "--metrics", ",".join(QUICK)]  # fmt: skip
-    assert main([*words, "--html", "e.html", "--json", "e.json"]) == 0
-    told = capsys.readouterr().out
+    told = cli(*words, "--html", "e.html", "--json", "e.json").out
     assert re.search(r"^ +series +calls +seconds +corr +SW$", told, re.MULTILINE)
     assert re.search(r"^  ddim:10 +20 +11 +\S+ +\S+±\S+", told, re.MULTILINE)
     assert told.endswith("wrote  e.html\n")

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 import wdport
-from tests.families.quick import few_cases
+from tests.command import Cli
 from tests.families.toys import difficult
 from tests.families.toys.nets import randomised
-from wdport.cli.main import main
 from wdport.errors import MisfitError
 
 TABLE = """format: 2
@@ -46,35 +45,24 @@ def test_it_passes(tmp_path: Path) -> None:
     assert "plain" in {tap.reference for tap in verdict.taps}
 
 
-FAULTS = {
-    "a norm without weights": ("wrong_plain", "plain", "epsilon (eps) 0.001 where the reference has 1e-05"),
-    "an epsilon that is 5e-8 off": (
-        "wrong_norm",
-        "norm",
-        "epsilon (eps) 0.001 where the reference has 0.0010000000474974513",
-    ),
-    "an activation that is missing": (
-        "no_activation",
-        "hidden",
-        "lacks the relu that the table states after the module",
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", FAULTS)
-def test_a_fault_is_named_with_its_cause(tmp_path: Path, fault: str) -> None:
-    twin, site, cause = FAULTS[fault]
-    with few_cases():
-        verdict = verified(tmp_path, twin)
+@pytest.mark.usefixtures("one_case")
+@pytest.mark.parametrize(
+    ("twin", "site", "cause"),
+    [("wrong_plain", "plain", "epsilon (eps) 0.001 where the reference has 1e-05"),
+     ("wrong_norm", "norm", "epsilon (eps) 0.001 where the reference has 0.0010000000474974513"),
+     ("no_activation", "hidden", "lacks the relu that the table states after the module")],
+)  # fmt: skip
+def test_a_fault_is_named_with_its_cause(tmp_path: Path, twin: str, site: str, cause: str) -> None:
+    verdict = verified(tmp_path, twin)
     assert verdict.exit_code == 1
     assert [each.feeds or each.reference for each in verdict.faults] == [site]
     assert [told for texts in verdict.causes.values() for told in texts] == [cause]
 
 
+@pytest.mark.usefixtures("one_case")
 def test_an_activation_that_the_table_does_not_state(tmp_path: Path) -> None:
     """The layer behind is off too: what the reference's module makes is handed on without the activation."""
-    with few_cases():
-        verdict = verified(tmp_path, "tricky_twin", (", then: relu", ""))
+    verdict = verified(tmp_path, "tricky_twin", (", then: relu", ""))
     assert [each.feeds or each.reference for each in verdict.faults] == ["hidden", "norm"]
     told = "has a relu that the reference's module does not have; if it follows the module, state `then: relu`"
     assert verdict.causes["hidden"] == (told,)
@@ -131,7 +119,7 @@ layers:
 
 @pytest.mark.usefixtures("one_case")
 @pytest.mark.parametrize("twin", ["padded_twin", "padded_zeros"])
-def test_padding_apart(tmp_path: Path, twin: str) -> None:
+def test_padding_apart(tmp_path: Path, twin: str, cli: Cli) -> None:
     """With zeros the fault is the padding before the convolution, whose own settings are right. A recording does not
     say how it pads, so what the convolution makes of it is compared alone."""
     checkpoint, table, recording = tmp_path / "ck.pt", tmp_path / "my.yaml", tmp_path / "run.npz"
@@ -139,7 +127,7 @@ def test_padding_apart(tmp_path: Path, twin: str) -> None:
     table.write_text(PADDED.format(twin))
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
     verdict = wdport.verify(checkpoint, output, mapping=table)
-    assert main(["record", str(checkpoint), "--mapping", str(table), "-o", str(recording)]) == 0
+    cli("record", checkpoint, "--mapping", table, "-o", recording)
     recorded = wdport.verify_recording(output, recording, mapping=table)
     assert verdict.exit_code == recorded.exit_code == (twin == "padded_zeros")
     assert {"conv", "attn", "attn.query"} <= {tap.reference for tap in verdict.taps}
@@ -159,14 +147,14 @@ layers:
 
 
 @pytest.mark.usefixtures("one_case")
-def test_it_is_left_out_and_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_left_out_and_told(tmp_path: Path, cli: Cli) -> None:
     checkpoint, table, output, run = (tmp_path / name for name in ("ck.pt", "my.yaml", "out.keras", "run.npz"))
     torch.save(difficult.skipping().state_dict(), checkpoint)
     table.write_text(SKIPPED)
     wdport.convert(checkpoint, output, mapping=table)
-    assert main(["verify", str(checkpoint), str(output), "--mapping", str(table)]) == 0
-    assert "not compared: 0.skip (no tensors, and no skip0 in Keras)" in " ".join(capsys.readouterr().out.split())
-    assert main(["record", str(checkpoint), "--mapping", str(table), "-o", str(run)]) == 0
+    printed = " ".join(cli("verify", checkpoint, output, "--mapping", table).out.split())
+    assert "not compared: 0.skip (no tensors, and no skip0 in Keras)" in printed
+    cli("record", checkpoint, "--mapping", table, "-o", run)
     verdict = wdport.verify_recording(output, run, mapping=table)
     assert verdict
     assert {tap.reference for tap in verdict.taps} == {"0.main", "1.main", "1.skip", "output"}

@@ -10,10 +10,9 @@ import pytest
 import torch
 
 import wdport
-from tests.families.quick import few_cases
+from tests.command import Cli
 from tests.families.toys import gated
 from tests.families.toys.nets import randomised
-from wdport.cli.main import main
 from wdport.errors import WdportError
 
 TOYS = "tests.families.toys.gated"
@@ -67,21 +66,21 @@ FAULTS = {
 }  # fmt: skip
 
 
+@pytest.mark.usefixtures("one_case")
 @pytest.mark.parametrize("fault", FAULTS)
 def test_a_fault_is_named(tmp_path: Path, fault: str) -> None:
     net, twin, rows, cause = FAULTS[fault]
-    with few_cases():
-        verdict = verified(tmp_path, net, twin, rows)
+    verdict = verified(tmp_path, net, twin, rows)
     assert verdict.exit_code == 1
     assert [each.feeds or each.reference for each in verdict.faults] == ["rnn"]
     assert [told for texts in verdict.causes.values() for told in texts] == ([cause] if cause else [])
 
 
+@pytest.mark.usefixtures("one_case")
 def test_what_a_stack_is_fed(tmp_path: Path) -> None:
     """The fault is before its first layer, and its last is right by itself."""
     rows = "  - {torch: rnn, keras: rnn_<layer>, kind: gru}\n"
-    with few_cases():
-        verdict = verified(tmp_path, "gru_stack", "gru_stack_fed_wrong", rows)
+    verdict = verified(tmp_path, "gru_stack", "gru_stack_fed_wrong", rows)
     assert verdict.exit_code == 1
     assert [(each.feeds, each.reference) for each in verdict.faults] == [("rnn", "")]
 
@@ -131,13 +130,8 @@ def commands() -> list[list[str]]:
 
 
 MISTAKES = {
-    "the textbook's flatten": (
-        "onet.yaml",
-        '"w h c -> h w c"',
-        '"c h w -> h w c"',
-        "dense5",
-        'flatten "w h c -> h w c" agrees where "c h w -> h w c" does not',
-    ),
+    "the textbook's flatten": ("onet.yaml", '"w h c -> h w c"', '"c h w -> h w c"', "dense5",
+     'flatten "w h c -> h w c" agrees where "c h w -> h w c" does not'),
     "a pooling that rounds up": (
         "twins.py",
         '(64, 3, 3, "valid")',
@@ -146,32 +140,31 @@ MISTAKES = {
         "padding 'same' gives 11 windows over 21 positions, starting at -1; the reference (padding 0, ceil_mode True) "
         "gives 10, starting at 0",
     ),
-}
+}  # fmt: skip
 
 
+@pytest.mark.usefixtures("one_case", "project")
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_is_named(project: Path, capsys: pytest.CaptureFixture[str], mistake: str) -> None:
+def test_a_mistake_is_named(cli: Cli, mistake: str) -> None:
     file, before, after, site, cause = MISTAKES[mistake]
     text = Path(file).read_text()
     assert before in text
     Path(file).write_text(text.replace(before, after))
     convert, verify = commands()[:2]
-    assert main(convert) == 0
-    with few_cases():
-        assert main(verify) == 1
-    assert "1 faulty layer" in (printed := capsys.readouterr().out)
+    cli(*convert)
+    assert "1 faulty layer" in (printed := cli(*verify, code=1).out)
     assert site in printed.partition("1 faulty layer")[2].splitlines()[1]
     assert cause in " ".join(printed.split())
     assert cause in GUIDE.read_text(encoding="utf-8")
 
 
-def test_a_shape_that_does_not_fit_is_refused(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("project")
+def test_a_shape_that_does_not_fit_is_refused(cli: Cli) -> None:
     """A pooling that rounds down leaves a smaller image, so the table's sizes are wrong before anything is run; which
     pooling it is, the settings of both models say."""
     text = Path("twins.py").read_text()
     Path("twins.py").write_text(text.replace('(32, 3, 3, "same")', '(32, 3, 3, "valid")'))
-    assert main(commands()[0]) == 4
-    told = capsys.readouterr().err
+    told = cli(*commands()[0], code=4).err
     assert "dense5.weight does not fit line 10" in told
     printed = (
         GUIDE.read_text(encoding="utf-8")

@@ -68,8 +68,7 @@ class Files:
         return wdport.verify(self.checkpoint, self.output, mapping=self.table)
 
     def verify_recording(self) -> wdport.Verdict:
-        options = ["--mapping", str(self.table), "-o", str(self.recording)]
-        assert main(["record", str(self.checkpoint), *options]) == 0
+        assert main(["record", str(self.checkpoint), "--mapping", str(self.table), "-o", str(self.recording)]) == 0
         return wdport.verify_recording(self.output, self.recording, mapping=self.table)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,17 +20,10 @@ from wdport.diffusion.noising import FlowNoising, step_noising
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.keras_runtime import exact_float64
 from wdport.model import LossPart
 from wdport.optimizers.torch_like import Adam
 
 COEFFICIENT = {**SETTINGS, "prediction_target": "coefficient"}
-
-
-@pytest.fixture
-def exact() -> Iterator[None]:
-    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64():
-        yield
 
 
 def converted(folder: Path, settings: dict[str, str] = COEFFICIENT, policy: str = "float32") -> Any:

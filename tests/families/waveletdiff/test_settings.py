@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import wdport
+from tests.command import Cli
 from tests.make import make_state
-from wdport.cli.main import main
 from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import MisfitError, UsageError
 from wdport.families.waveletdiff.public_form import near
@@ -265,8 +265,7 @@ def test_a_group_within_itself_ends(tmp_path: Path) -> None:
     assert read_saved(values).fields == {"num_heads": 2}
 
 
-def test_convert_prints_them(tmp_path: Path, state: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", str(saved(tmp_path, state, {"num_heads": 2, "seq_length": 24}))]) == 0
-    shown = capsys.readouterr().out
+def test_convert_prints_them(tmp_path: Path, state: dict[str, Any], cli: Cli) -> None:
+    shown = cli("convert", saved(tmp_path, state, {"num_heads": 2, "seq_length": 24})).out
     assert "num_heads 2 (hyper_parameters)" in shown
     assert "note      hyper_parameters.seq_length is not read; seq_len is assumed" in shown
