@@ -15,7 +15,7 @@ import pytest
 
 import wdport
 from tests.command import Cli, Refused
-from tests.make import SETTINGS, TINY, make_state, save
+from tests.make import convert_tiny
 from tests.sampling.toy import SHAPE, toy_network
 from wdport.errors import InputError, MachineError, UsageError, WdportError
 from wdport.exporting import loader
@@ -33,7 +33,7 @@ def lowered() -> Lowered:
 
 @pytest.fixture(scope="module")
 def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return wdport.convert(save(tmp_path_factory.mktemp("cli") / "small.ckpt", make_state(TINY)), values=SETTINGS).output
+    return convert_tiny(tmp_path_factory.mktemp("cli"))
 
 
 def write(path: Path, lowered: Lowered, force: bool = False) -> Path:

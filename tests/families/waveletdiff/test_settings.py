@@ -13,7 +13,6 @@ from tests.command import Cli
 from tests.make import make_state
 from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import MisfitError, UsageError
-from wdport.families.waveletdiff.public_form import near
 from wdport.families.waveletdiff.settings import parse_setting, read_saved, read_settings
 from wdport.mapping.strict_yaml import load_yaml
 
@@ -175,13 +174,6 @@ def test_a_bad_single_setting_is_refused(key: str, text: str, fragment: str) -> 
     with pytest.raises(UsageError) as caught:
         parse_setting(key, text)
     assert fragment in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("name", "meant"), [("Num-Heads", "num_heads"), ("heads", "num_heads"), ("num_head", "num_heads"), ("colour", None)]
-)
-def test_names_that_are_nearly_right(name: str, meant: str | None) -> None:
-    assert near(name, ["num_heads", "depth"]) == meant
 
 
 NESTED = {"model": {"num_heads": 2, "prediction_target": "coefficient"}, "noise": {"schedule": "exponential"},
