@@ -104,6 +104,14 @@ def refused(cli: Cli) -> Refused:
 
 
 @pytest.fixture(scope="session")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small converted model that knows the units of its data."""
+    from tests.make import convert_tiny
+
+    return convert_tiny(tmp_path_factory.mktemp("converted"))
+
+
+@pytest.fixture(scope="session")
 def golden() -> Path:
     """The folder of recordings beside the project; tests that need it skip where it is absent."""
     if not GOLDEN.is_dir():

@@ -10,6 +10,7 @@ import torch
 
 from tests.diffusion.scanned import states
 from tests.diffusion.test_familiar_names import BARS, KINDS, SCHEDULE, in_numpy, network
+from tests.diffusion.test_familiar_names import CLASSES as FAMILIAR
 from wdport.diffusion.diffusion import TRIAL, Diffusion
 from wdport.diffusion.flow import Flow
 from wdport.diffusion.process import Run
@@ -22,12 +23,8 @@ from wdport.errors import UsageError
 library = pytest.importorskip("diffusers", exc_type=ImportError)
 
 COUNT = 9
-CLASSES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "euler": (library.EulerDiscreteScheduler, {}),
-    "heun": (library.HeunDiscreteScheduler, {}),
-    "dpm++2m": (library.DPMSolverMultistepScheduler, {"final_sigmas_type": "zero"}),
-    "unipc": (library.UniPCMultistepScheduler, {"final_sigmas_type": "zero"}),
-}
+CLASSES: dict[str, tuple[Any, dict[str, Any]]] = {name: FAMILIAR[name] for name in ("euler", "dpm++2m", "unipc")}
+CLASSES["heun"] = (library.HeunDiscreteScheduler, {})
 ROUNDED = ("dpm++2m", "unipc")
 """The library has whole steps alone for these."""
 

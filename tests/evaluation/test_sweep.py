@@ -74,11 +74,8 @@ def test_the_cheapest_is_as_good_as_the_full_one_in_every_score() -> None:
 
 def test_data_come_in_the_models_units_and_columns() -> None:
     """By name where both have names; as z-scores for a model without statistics."""
-    about = SimpleNamespace(
-        decoding=Decoding((16, 2), lambda x: x, lambda x: x, (5.0, 0.0), (3.0, 1.0), "data"),
-        features=("b", "a"),
-        windowed=None,
-    )
+    decoding = Decoding((16, 2), lambda x: x, lambda x: x, (5.0, 0.0), (3.0, 1.0), "data")
+    about = SimpleNamespace(decoding=decoding, features=("b", "a"), windowed=None)
     series = Series(SERIES, ("a", "b"))
     assert _units_of(series, about) == (series, (16, 2))  # type: ignore[arg-type]
     about.decoding = replace(about.decoding, mean=(0.0, 0.0), std=(1.0, 1.0))

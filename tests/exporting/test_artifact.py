@@ -15,7 +15,6 @@ import pytest
 
 import wdport
 from tests.command import Cli, Refused
-from tests.make import convert_tiny
 from tests.sampling.toy import SHAPE, toy_network
 from wdport.errors import InputError, MachineError, UsageError, WdportError
 from wdport.exporting import loader
@@ -29,11 +28,6 @@ FACTS = {"what": "denoiser", "platforms": ["cpu"], "batch": None, "coefficients"
 @pytest.fixture(scope="module")
 def lowered() -> Lowered:
     return lower_denoiser(toy_network(), Lowering(("cpu",), None, "highest"))
-
-
-@pytest.fixture(scope="module")
-def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return convert_tiny(tmp_path_factory.mktemp("cli"))
 
 
 def write(path: Path, lowered: Lowered, force: bool = False) -> Path:

@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import TINY, convert_tiny, inputs
+from tests.make import TINY, inputs
 from tests.sampling.toy import SHAPE, toy_network
 from tests.schemas.held import hold
 from wdport.exporting import loader
@@ -35,8 +35,8 @@ whose sums XLA may order and fuse otherwise. Seen: 2 for the denoiser, 0 for the
 
 
 @pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Any:
-    return wdport.load_model(convert_tiny(tmp_path_factory.mktemp("export")))
+def model(converted: Path) -> Any:
+    return wdport.load_model(converted)
 
 
 @pytest.fixture(scope="module")

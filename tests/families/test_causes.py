@@ -311,11 +311,7 @@ def test_a_shape_that_does_not_fit_is_refused(cli: Cli) -> None:
     Path("twins.py").write_text(text.replace('(32, 3, 3, "same")', '(32, 3, 3, "valid")'))
     told = cli(*commands()[0], code=4).err
     assert "dense5.weight does not fit line 10" in told
-    printed = (
-        GUIDE.read_text(encoding="utf-8")
-        .partition("the message is this line (wrapped here):")[2]
-        .split("```")[1]
-        .removeprefix("text")
-    )
+    guide = GUIDE.read_text(encoding="utf-8").partition("the message is this line (wrapped here):")[2]
+    printed = guide.split("```")[1].removeprefix("text")
     assert " ".join(printed.split()) == " ".join(told.split())
     assert not Path("onet.keras").exists()

@@ -10,7 +10,7 @@ import numpy as np
 from keras import ops
 
 from parity_tests.faults.changes import frequencies, kernel, swapped, transposed, without_bias
-from parity_tests.faults.masked_lm.places import ATTENTION, ROTARY
+from parity_tests.faults.masked_lm.layers import ATTENTION, ROTARY
 from wdport.families.faults import Change, Mutant, calling
 from wdport.families.masked_lm.config import Config
 from wdport.model import KerasLayer, KerasTensor

@@ -14,7 +14,7 @@ from keras import ops
 
 from parity_tests.faults.changes import copied, in_float32, kernel, rounded, without_bias
 from parity_tests.faults.masked_lm.attention import attending
-from parity_tests.faults.masked_lm.places import ATTENTION, BLOCK, EMBEDDING, HEAD, MLP, NETWORK, NORM, ROTARY
+from parity_tests.faults.masked_lm.layers import ATTENTION, BLOCK, EMBEDDING, HEAD, MLP, NETWORK, NORM, ROTARY
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
 from wdport.families.masked_lm.config import Config
 from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
