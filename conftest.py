@@ -15,7 +15,7 @@ import jax
 import pytest
 import torch
 
-from tests.command import Cli
+from tests.command import Cli, Refused
 from tests.compiler import compiler_flags
 
 pytest_plugins = ["tests.schemas.held"]
@@ -87,6 +87,28 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Cli:
         return shown
 
     return run
+
+
+@pytest.fixture
+def refused(cli: Cli) -> Refused:
+    """Runs a command that is refused: see :data:`tests.command.Refused`."""
+
+    def run(*words: object, says: str, code: int = 2) -> None:
+        printed = cli(*words, code=code)
+        assert all(line.startswith("  ") for line in printed.out.splitlines())
+        assert printed.err.startswith("error: ")
+        assert printed.err.count("\n") == 1
+        assert says in printed.err
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small converted model that knows the units of its data."""
+    from tests.make import convert_tiny
+
+    return convert_tiny(tmp_path_factory.mktemp("converted"))
 
 
 @pytest.fixture(scope="session")

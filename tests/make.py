@@ -88,6 +88,13 @@ def save_run(path: Path, config: Config = SMALL) -> Path:
     return path
 
 
+def convert_tiny(folder: Path) -> Path:
+    """A converted model of :data:`TINY` that knows the units of its data."""
+    path = save(folder / "small.ckpt", make_state(TINY))
+    np.savez(path.with_suffix(".npz"), norm_mean=[1.0, -2.0, 30.0], norm_std=[0.5, 2.0, 10.0])
+    return wdport.convert(path, values=SETTINGS, norm_stats=path.with_suffix(".npz")).output
+
+
 def inputs(config: Config, seed: int = 0, batch: int = 4) -> tuple[np.ndarray, ...]:
     """Coefficients (B, C, F), time (B,) and, if the network takes one, scale (B,), float64."""
     return FAMILY.signature(config).make(seed, batch, 1.0)

@@ -1,14 +1,16 @@
-"""Changes of weights and of precision that several families' mutants have."""
+"""Changes of weights, of layers and of precision that several families' mutants have."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import jax.numpy as jnp
+import keras
 import numpy as np
 
-from wdport.families.faults import Change, array_of, holding
-from wdport.model import KerasLayer, KerasModel
+from wdport.families.faults import Change, array_of, attributes, calling, holding
+from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
 
 
 def swapped(first: str, second: str) -> Change:
@@ -19,6 +21,36 @@ def swapped(first: str, second: str) -> Change:
         return holding(*((into, array_of(source)) for pair in pairs for into, source in (pair, pair[::-1])))
 
     return change
+
+
+def copied(into: KerasLayer, source: KerasLayer) -> AbstractContextManager[object]:
+    """Give a layer the weights of another."""
+    pairs = zip(into.weights, source.weights, strict=True)
+    return holding(*((variable, array_of(other)) for variable, other in pairs))
+
+
+def kernel(function: Callable[[Array], Array]) -> Change:
+    """Give the layer a function of its kernel."""
+    return lambda layer, _: holding((layer.kernel, function(array_of(layer.kernel))))
+
+
+def nonlinearity(function: Callable[[KerasTensor], KerasTensor]) -> Change:
+    """Give the block another activation."""
+    return lambda layer, _: attributes(layer.nonlinearity, activation=function)
+
+
+def frequencies(values: Array) -> Change:
+    """Give the embedding of times or positions other frequencies."""
+    return lambda layer, _: attributes(layer, frequencies=np.ascontiguousarray(values, layer.frequencies.dtype))
+
+
+def _dropout(_: KerasLayer, x: KerasTensor, **__: object) -> KerasTensor:
+    keep = np.random.default_rng(0).random(tuple(x.shape)) < 0.9
+    return x * keras.ops.cast(keep, keras.backend.standardize_dtype(x.dtype)) / 0.9
+
+
+DROPOUT = calling(_dropout)
+"""Dropout as in training."""
 
 
 def without_bias(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:

@@ -22,7 +22,7 @@ from wdport.diffusion.schedules import NoiseSchedule
 from wdport.mapping.arrays import Array
 
 
-def _with_noise(plan: SamplingPlan, deviation: Array) -> SamplingPlan:
+def _with_noise(plan: SamplingPlan, deviation: Array | float) -> SamplingPlan:
     coefficients = plan.coefficients.copy()
     coefficients[:, STATE, NOISE] = deviation
     return replace(plan, coefficients=coefficients)
@@ -43,8 +43,10 @@ def _strided_beta(plan: SamplingPlan, process: Diffusion) -> SamplingPlan:
     return _with_noise(plan, plan.coefficients[:, STATE, NOISE] * np.sqrt(strided / beta))
 
 
-def _noise_at_the_end(plan: SamplingPlan, process: Diffusion) -> SamplingPlan:
-    return _with_noise(plan, np.sqrt(np.asarray(process.schedule.beta, np.float64))[plan.steps])
+def _noise_at_the_end(plan: SamplingPlan, process: Diffusion | Scheduled) -> SamplingPlan:
+    deviation = plan.coefficients[:, STATE, NOISE].copy()
+    deviation[-1] = np.sqrt(np.float64(process.schedule.beta[plan.steps[-1]]))
+    return _with_noise(plan, deviation)
 
 
 def _linspace(plan: SamplingPlan, process: Diffusion) -> SamplingPlan:
@@ -58,13 +60,9 @@ def _shifted(plan: SamplingPlan, process: Diffusion) -> SamplingPlan:
     return again(plan, replace(process, schedule=shifted))
 
 
-def _one_early(plan: SamplingPlan, process: Diffusion) -> SamplingPlan:
+def _one_early(plan: SamplingPlan, process: Diffusion | Scheduled) -> SamplingPlan:
     """The network gets the time of the next state instead of the current one."""
     return replace(plan, times=np.append(plan.times[1:], process.times[0]))
-
-
-def _changed(plan: SamplingPlan, process: Diffusion) -> SamplingPlan:
-    return again(plan, process, changed=True)
 
 
 def _clipped(clean: Tensor) -> Tensor:
@@ -79,7 +77,7 @@ SAMPLER_FAULTS: tuple[SamplerFault, ...] = (
     SamplerFault("linspace steps", SAMPLERS, _linspace),
     SamplerFault("schedule shifted by one", SAMPLERS, _shifted),
     SamplerFault("time of the next step", SAMPLERS, _one_early),
-    SamplerFault("x0 clipped", SAMPLERS, _changed, _clipped),
+    SamplerFault("x0 clipped", SAMPLERS, lambda plan, process: again(plan, process, changed=True), _clipped),
     TARGET_MIXED_UP,
 )
 
@@ -215,23 +213,6 @@ def _later(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     return replace(plan, times=plan.times + (1.0 / process.last if process.fraction else 1.0))
 
 
-def _scheduler_next(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
-    """The network gets the time of the next state instead of the current one."""
-    return replace(plan, times=np.append(plan.times[1:], process.times[0]))
-
-
-def _scheduler_noise_at_the_end(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
-    coefficients = plan.coefficients.copy()
-    coefficients[-1, STATE, NOISE] = np.sqrt(process.schedule.beta[plan.steps[-1]])
-    return replace(plan, coefficients=coefficients)
-
-
-def _without_noise(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
-    coefficients = plan.coefficients.copy()
-    coefficients[:, STATE, NOISE] = 0.0
-    return replace(plan, coefficients=coefficients)
-
-
 def _eta_ignored(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     return process.at(plan.sampler, plan.steps, 0.0, plan.target, plan.changed)
 
@@ -239,10 +220,6 @@ def _eta_ignored(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
 def _noise_of_the_clipped(plan: SamplingPlan, process: Scheduled) -> SamplingPlan:
     """The predicted noise recomputed from the clipped state."""
     return process.at("ddim-textbook", plan.steps, plan.eta, plan.target, plan.changed)
-
-
-def _same(clean: Tensor) -> Tensor:
-    return clean
 
 
 def _clips(process: Scheduled) -> bool:
@@ -266,7 +243,7 @@ BOTH = ("ddpm", "ddim")
 SCHEDULER_FAULTS: tuple[SamplerFault, ...] = (
     SamplerFault("v mixed with epsilon", BOTH, lambda plan, given: _other(plan, given, _SWAPPED[plan.target])),
     SamplerFault("sample mixed with epsilon", BOTH, lambda plan, given: _other(plan, given, _SAMPLE[plan.target])),
-    SamplerFault("clipping forgotten", BOTH, lambda plan, _: plan, _same, _clips),
+    SamplerFault("clipping forgotten", BOTH, lambda plan, _: plan, lambda clean: clean, _clips),
     SamplerFault("noise of the clipped state", ("ddim",), _noise_of_the_clipped, applies=_clips),
     SamplerFault("linspace for leading", BOTH, _spacing),
     SamplerFault("trailing for leading", BOTH, _trailing, applies=_spaced),
@@ -275,9 +252,9 @@ SCHEDULER_FAULTS: tuple[SamplerFault, ...] = (
     SamplerFault("large variance for small", ("ddpm",), _variance),
     SamplerFault("scaled betas for linear", BOTH, _betas, applies=_computed),
     SamplerFault("timesteps off by one", BOTH, _later),
-    SamplerFault("time of the next step", BOTH, _scheduler_next),
-    SamplerFault("noise on the last step", ("ddpm",), _scheduler_noise_at_the_end),
-    SamplerFault("noise left out", ("ddpm",), _without_noise),
+    SamplerFault("time of the next step", BOTH, _one_early),
+    SamplerFault("noise on the last step", ("ddpm",), _noise_at_the_end),
+    SamplerFault("noise left out", ("ddpm",), lambda plan, _: _with_noise(plan, 0.0)),
     SamplerFault("eta ignored", ("ddim",), _eta_ignored),
 )
 

@@ -23,7 +23,7 @@ class Pair:
     """A PyTorch module and its Keras twin.
 
     Attributes:
-        name: unique; the modules in ``nets`` and ``twins`` and the table in ``truths`` have it.
+        name: unique; the network in ``nets``, the module in ``twins`` and the table in ``truths`` have it.
         about: what is hard about it.
         outputs: layouts of the outputs, PyTorch's to Keras's, in order (those of a dictionary by name); a missing or
             empty one stays.
@@ -40,8 +40,8 @@ class Pair:
         """What ``--reference`` is given."""
         if names != "honest":
             return f"parity_tests.suggest.renamed:{self.name}_{names}"
-        stem = f"goldens:{self.name}_torch" if self.golden else f"{self.name}:build"
-        return f"parity_tests.suggest.nets.{stem}"
+        stem = f".goldens:{self.name}_torch" if self.golden else f":{self.name}"
+        return f"parity_tests.suggest.nets{stem}"
 
     @property
     def model(self) -> str:

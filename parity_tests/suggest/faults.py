@@ -212,12 +212,8 @@ def calls_of(model: KerasModel, given: Sequence[Array]) -> dict[str, Call]:
 
 def order_of(sides: Sides) -> Order:
     """The order of a built model's layers."""
-    return _order(sides.model, calls_of(sides.model, sides.laid_out()))
-
-
-def _order(model: KerasModel, calls: dict[str, Call]) -> Order:
-    layers = layers_by_path(model)
-    called = [layer_of(call) for call in calls]
+    layers = layers_by_path(sides.model)
+    called = [layer_of(call) for call in calls_of(sides.model, sides.laid_out())]
     glue = {path for path in called if type(layers[path]).__name__.startswith(GLUE)}
     return Order(called, frozenset(glue))
 

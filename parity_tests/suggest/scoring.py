@@ -193,9 +193,7 @@ def _judge(pair: Pair, names: How, answer: Answer, sides: Sides) -> Score:
     )  # fmt: skip
 
 
-def _read(
-    answer: Answer, shapes: Mapping[str, tuple[int, ...]], sides: Sides, honest: Mapping[str, str]
-) -> tuple[Fates, str]:
+def _read(answer: Answer, shapes: Shapes, sides: Sides, honest: Mapping[str, str]) -> tuple[Fates, str]:
     """What the table says, nothing where there is none; and what is the matter with it."""
     if answer.table is None:
         return Fates((), {}), "no table"
@@ -234,11 +232,8 @@ def matched_right(truth: Fates, sources: Shapes, targets: Shapes, given: Mapping
         for column, path in enumerate(paths):
             if _sizes(sources[name]) == _sizes(targets[path]):
                 cost[row, column] = -_alike(given[name], path)
-    assigned = {
-        names[row]: paths[column]
-        for row, column in zip(*linear_sum_assignment(cost), strict=True)
-        if cost[row, column] < 1e3
-    }
+    places = zip(*linear_sum_assignment(cost), strict=True)
+    assigned = {names[row]: paths[column] for row, column in places if cost[row, column] < 1e3}
     asked = [name for name in names if truth.fills(name)]
     return sum(assigned.get(name) in truth.fills(name) for name in asked) / len(asked)
 
@@ -277,12 +272,7 @@ class Fates:
         return found
 
 
-def fates_of(
-    table: Table,
-    sources: Mapping[str, tuple[int, ...]],
-    targets: Mapping[str, tuple[int, ...]],
-    honest: Mapping[str, str],
-) -> Fates:
+def fates_of(table: Table, sources: Shapes, targets: Shapes, honest: Mapping[str, str]) -> Fates:
     """What a table that may be incomplete says of these tensors.
 
     The public :func:`wdport.mapping.plan.make_plan` gives misfits or a whole plan; a table of a search that stopped is

@@ -5,22 +5,19 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 import torch
-from diffusers import DPMSolverMultistepScheduler
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.diffusion.scanned import states
 from tests.diffusion.test_flow import MEAN, SPREAD, expected_noise
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.noise import lay_out
-from wdport.diffusion.plans import SamplingPlan, make_plan
+from wdport.diffusion.plans import make_plan
 from wdport.diffusion.reference_samplers import solver_states
 from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
-from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import SIGNAL, even_steps, noise_schedule, per_mille, step_list
 from wdport.errors import UsageError
 from wdport.evaluation.sweep import parse_settings
@@ -28,6 +25,7 @@ from wdport.model import FORMER_SAMPLERS
 
 library = pytest.importorskip("diffusers", exc_type=ImportError)
 
+NAME = "dpm++2m-sde"
 SCHEDULE = noise_schedule("linear")
 BARS = np.asarray(SCHEDULE.alpha_bar, np.float64)
 STEPS = [980, 801, 640, 500, 333, 200, 77, 12]
@@ -38,7 +36,9 @@ CLASSES: dict[str, tuple[Any, dict[str, Any]]] = {
     "euler-ancestral": (library.EulerAncestralDiscreteScheduler, {}),
     "dpm++2m": (library.DPMSolverMultistepScheduler, {"final_sigmas_type": "zero"}),
     "unipc": (library.UniPCMultistepScheduler, {"final_sigmas_type": "zero"}),
-}
+    "dpm++2m-sde": (library.DPMSolverMultistepScheduler,
+                    {"final_sigmas_type": "zero", "algorithm_type": "sde-dpmsolver++"}),
+}  # fmt: skip
 
 
 def network(x: Any, time: Any) -> Any:
@@ -55,13 +55,6 @@ def random() -> tuple[np.ndarray, np.ndarray]:
     return rng.standard_normal((3, 6)), rng.standard_normal((len(STEPS) - 1, 3, 6))
 
 
-def ours(sampler: str, target: str, random: tuple[np.ndarray, np.ndarray]) -> np.ndarray:
-    plan = make_plan(sampler, SCHEDULE, STEPS, target=target)
-    with jax.enable_x64(True):
-        noise = lay_out(random[1][: plan.slots], plan.noisy)
-        return np.asarray(run_plan(network, plan_rows(plan, "float64"), random[0], noise, record=True))
-
-
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("sampler", CLASSES)
 def test_a_name_is_the_librarys(sampler: str, target: str, random: tuple[np.ndarray, np.ndarray]) -> None:
@@ -69,36 +62,37 @@ def test_a_name_is_the_librarys(sampler: str, target: str, random: tuple[np.ndar
     kind, options = CLASSES[sampler]
     if (sampler, target) == ("euler-ancestral", "sample"):
         pytest.skip("not implemented in the library")
+    plan = make_plan(sampler, SCHEDULE, STEPS, target=target)
     theirs = kind(trained_betas=SCHEDULE.beta[1:], prediction_type=KINDS[target], **options)
     theirs.set_timesteps(len(STEPS))
     theirs.timesteps = torch.tensor(STEPS, dtype=torch.float32 if sampler.startswith("euler") else torch.int64) - 1
     theirs.sigmas = torch.from_numpy(np.append(np.sqrt((1.0 - BARS[STEPS]) / BARS[STEPS]), 0.0))
     by_sigma = sampler.startswith("euler")
+    noise = np.concatenate([random[1], random[1][:1]])
     x, wanted = torch.from_numpy(random[0]), []
     if by_sigma:
         x = x / BARS[STEPS[0]] ** 0.5
     for row, step in enumerate(STEPS):
         signal = BARS[step] ** 0.5 if by_sigma else 1.0
         out = torch.from_numpy(in_numpy(x.numpy() * signal, np.full(3, step / 1000)))
-        if sampler == "euler-ancestral":
-            tape = torch.from_numpy(np.concatenate([random[1], random[1][:1]])[row])
-            with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(f"{kind.__module__}.randn_tensor", lambda *_, tape=tape, **__: tape)
-                x = theirs.step(out, theirs.timesteps[row], x).prev_sample
-        else:
+        with pytest.MonkeyPatch.context() as patch:
+            if plan.slots:
+                drawn = torch.from_numpy(noise[row])
+                patch.setattr(f"{kind.__module__}.randn_tensor", lambda *_, drawn=drawn, **__: drawn)
             x = theirs.step(out, theirs.timesteps[row], x).prev_sample
         after = BARS[STEPS[row + 1]] ** 0.5 if by_sigma and row + 1 < len(STEPS) else 1.0
         wanted.append(x.numpy() * after)
-    found = ours(sampler, target, random)
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=3e-6 * np.abs(wanted).max())
+    found = states(plan, network, random[0], random[1][: plan.slots])
+    np.testing.assert_allclose(found, wanted, rtol=0, atol=(1e-5 if sampler == NAME else 3e-6) * np.abs(wanted).max())
 
 
 @pytest.mark.parametrize("target", TARGETS)
 @pytest.mark.parametrize("sampler", [name for name in SAMPLERS if name not in ("ddpm", "ddim")])
 def test_a_name_is_its_loop(sampler: str, target: str, random: tuple[np.ndarray, np.ndarray]) -> None:
     loop = partial(solver_states, sampler, in_numpy, BARS, per_mille(1000), target, STEPS, random[0])
-    wanted = loop(random[1])
-    np.testing.assert_allclose(ours(sampler, target, random)[-1], wanted[-1], rtol=0, atol=1e-9)
+    plan = make_plan(sampler, SCHEDULE, STEPS, target=target)
+    found = states(plan, network, random[0], random[1][: plan.slots])
+    np.testing.assert_allclose(found[-1], loop(random[1])[-1], rtol=0, atol=1e-9)
 
 
 def test_former_names() -> None:
@@ -108,40 +102,7 @@ def test_former_names() -> None:
     assert [str(each) for each in parse_settings("dpm-solver++:9")] == ["dpm++2m:9"]
 
 
-NAME = "dpm++2m-sde"
 EXPONENTIAL = noise_schedule("exponential")
-
-
-def states(plan: SamplingPlan, init: np.ndarray, tape: np.ndarray, of: Any = network) -> np.ndarray:
-    with jax.enable_x64(True):
-        laid = lay_out(tape, plan.noisy)
-        return np.asarray(run_plan(of, plan_rows(plan, "float64"), init, laid, record=True))
-
-
-@pytest.mark.parametrize("target", ["noise", "sample", "velocity"])
-@pytest.mark.parametrize("count", [20])
-def test_it_is_diffusers(target: str, count: int) -> None:
-    """With the same noise and steps. diffusers computes a step in float32, so the bound is float32's."""
-    steps = even_steps(EXPONENTIAL.alpha_bar, count, 1000)
-    kind = {"noise": "epsilon", "sample": "sample", "velocity": "v_prediction"}[target]
-    reference = DPMSolverMultistepScheduler(
-        trained_betas=EXPONENTIAL.beta[1:], algorithm_type="sde-dpmsolver++", solver_order=2, prediction_type=kind,
-        final_sigmas_type="zero",
-    )  # fmt: skip
-    reference.set_timesteps(timesteps=(steps - 1).tolist())
-    bars = np.asarray(EXPONENTIAL.alpha_bar, np.float64)[steps]
-    reference.sigmas = torch.from_numpy(np.append(np.sqrt((1.0 - bars) / bars), 0.0))
-    random = np.random.default_rng(0)
-    init, tape = random.standard_normal((3, 6)), random.standard_normal((count - 1, 3, 6))
-    found = states(make_plan(NAME, EXPONENTIAL, steps, target=target), init, tape)
-    x, wanted = torch.from_numpy(init), []
-    for row, step in enumerate(steps):
-        with jax.enable_x64(True):
-            out = np.array(network(x.numpy(), np.full(3, step / 1000)))
-        noise = torch.from_numpy(np.concatenate([tape, tape[:1]])[row])
-        x = reference.step(torch.from_numpy(out), int(step - 1), x, variance_noise=noise).prev_sample
-        wanted.append(x.numpy())
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-5 * np.abs(wanted).max())
 
 
 def test_it_draws_gaussian_data() -> None:
@@ -150,7 +111,7 @@ def test_it_draws_gaussian_data() -> None:
     plan = make_plan(NAME, EXPONENTIAL, even_steps(EXPONENTIAL.alpha_bar, 20, 999))
     random = np.random.default_rng(0)
     init, tape = random.standard_normal((20_000, 3)), random.standard_normal((19, 20_000, 3))
-    found = states(plan, init, tape, known)[-1]
+    found = states(plan, known, init, tape)[-1]
     np.testing.assert_allclose(found.mean(0), MEAN, atol=5 * SPREAD.max() / 20_000**0.5)
     np.testing.assert_allclose(found.std(0), SPREAD, rtol=0.04)
 

@@ -11,26 +11,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.diffusion.scanned import states
 from wdport.diffusion.flow import PATHS, SAMPLERS, TARGETS, Flow
-from wdport.diffusion.plans import SamplingPlan, make_plan
+from wdport.diffusion.plans import make_plan
 from wdport.diffusion.process import Run
-from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.schedules import noise_schedule
 from wdport.errors import UsageError
 
 SHAPE = (4, 3)
-
-
-@partial(jax.jit, static_argnums=(0, 4))
-def scanned(network: Any, rows: Any, init: Any, tape: Any, change: Any) -> Any:
-    return run_plan(network, rows, init, tape, record=True, change=change)
-
-
-def states(plan: SamplingPlan, network: Any, init: Any, change: Any = None) -> np.ndarray:
-    """After every row, in float64. One program serves all plans of as many rows."""
-    with jax.enable_x64(True):
-        tape = np.zeros((len(plan.steps), *init.shape))
-        return np.asarray(scanned(network, plan_rows(plan, "float64"), init, tape, change))
 
 
 def toy(x: Any, time: Any, xp: Any = np) -> Any:
@@ -103,9 +91,10 @@ def test_the_data_as_the_network_sees_them(path: str, target: str) -> None:
     init, network = np.random.default_rng(0).standard_normal(SHAPE), best(path, target, 2.0)
     flow = Flow(path, target)
     plain = states(flow.plan("euler", 10), network, init)
-    same = states(flow.plan("euler", 10, changed=True), network, init, lambda data: data)
+    same = states(flow.plan("euler", 10, changed=True), network, init, change=lambda data: data)
     np.testing.assert_allclose(same, plain, rtol=1e-9, atol=1e-9)
-    fixed = states(flow.plan("heun", 10, changed=True), network, init, lambda data: jnp.full_like(data, 0.7))
+    plan = flow.plan("heun", 10, changed=True)
+    fixed = states(plan, network, init, change=lambda data: jnp.full_like(data, 0.7))
     np.testing.assert_allclose(fixed[-1], 0.7, atol=1e-9)
 
 
@@ -138,10 +127,8 @@ def expected_noise(alpha_bar: Any, x: Any, time: Any) -> Any:
     return (x - bar**0.5 * MEAN) * (1.0 - bar) ** 0.5 / (bar * SPREAD**2 + 1.0 - bar)
 
 
-@partial(jax.jit, static_argnums=0)
-def sample(rows_count: int, rows: Any, init: Any, alpha_bar: Any) -> Any:
-    network = partial(expected_noise, alpha_bar)
-    return run_plan(network, rows, init, np.zeros((rows_count, *init.shape)), record=True)
+def known_noise(x: Any, time: Any) -> Any:
+    return expected_noise(jnp.asarray(SCHEDULE.alpha_bar), x, time)
 
 
 def flowed(x: np.ndarray, start: int, end: int) -> np.ndarray:
@@ -161,9 +148,7 @@ def test_order_of_convergence(sampler: str, order: int) -> None:
     truth, errors = flowed(init, 900, 100), []
     for stride in (20, 10, 5):
         plan = make_plan(sampler, SCHEDULE, np.arange(900, 99, -stride))
-        with jax.enable_x64(True):
-            states = sample(len(plan.steps), plan_rows(plan, "float64"), init, SCHEDULE.alpha_bar)
-        errors.append(np.linalg.norm(np.asarray(states)[-2] - truth))
+        errors.append(np.linalg.norm(states(plan, known_noise, init)[-2] - truth))
     measured = np.log2(np.array(errors[:-1]) / np.array(errors[1:]))
     assert abs(measured[-1] - order) < 0.2
     assert errors[-1] < 0.1

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.diffusion import scanned
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
-from wdport.diffusion.scan import plan_rows, run_plan
+from wdport.diffusion.scan import plan_rows
 from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule, step_list
 from wdport.errors import UsageError
 
@@ -33,21 +33,20 @@ def toy(x: Any, time: Any, xp: Any = np) -> Any:
     return xp.sin(1.3 * x + 7.0 * time[:, None, None]) + 0.3 * xp.mean(x, axis=1, keepdims=True)
 
 
-def same(clean: Any) -> Any:
-    return clean
-
-
-@partial(jax.jit, static_argnums=(0, 4))
-def scanned(network: Any, rows: Any, init: Any, tape: Any, change: Any) -> Any:
-    return run_plan(lambda x, time: network(x, time, jnp), rows, init, tape, True, change)
+@cache
+def twin(network: Any) -> Any:
+    """The network in JAX."""
+    return partial(network, xp=jnp)
 
 
 def states(
     plan: SamplingPlan, init: np.ndarray, tape: np.ndarray, network: Any = toy, change: Any = None
 ) -> np.ndarray:
-    """The state after every row, in float64."""
-    with jax.enable_x64(True):
-        return np.asarray(scanned(network, plan_rows(plan, "float64"), init, lay_out(tape, plan.noisy), change))
+    return scanned.states(plan, twin(network), init, tape, change)
+
+
+def same(clean: Any) -> Any:
+    return clean
 
 
 @st.composite

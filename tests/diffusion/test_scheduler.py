@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.diffusion.scanned import states
 from tests.diffusion.scheduler_file import read_steps
 from wdport.diffusion.process import Run
-from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.scheduler import LEARNED_RANGE, SCHEDULES, TARGETS, VARIANCES, Scheduler
 from wdport.diffusion.spacing import WHOLE
 from wdport.errors import UsageError
@@ -27,6 +26,9 @@ SHAPE = (3, 4, 4, 2)
 def toy(x: Any, time: Any, xp: Any = np) -> Any:
     """Bounded, so that nothing grows where the signal is small."""
     return xp.tanh(0.8 * x + xp.cos(0.01 * time)[:, None, None, None]) + 0.2 * xp.mean(x, axis=1, keepdims=True)
+
+
+TWIN = partial(toy, xp=jnp)
 
 
 def drawn(rng: np.random.Generator) -> tuple[dict[str, Any], int, float]:
@@ -106,16 +108,14 @@ def test_trajectories_are_the_librarys(kind: str, seed: int) -> None:
     assert 0.0 < np.abs(narrow - truth).max() < 1e-4 * np.abs(truth).max()  # its float32 tables
 
 
+@cache
+def clipping(clip: Clipping | None) -> Any:
+    return clip and partial(clip.apply, xp=jnp)
+
+
 def tape_states(plan: Any, init: Any, tape: Any, clip: Clipping | None) -> np.ndarray:
-    """The states of a plan, with the clean state clipped. One program serves all plans of as many rows."""
-    with jax.enable_x64(True):
-        return np.asarray(_run(plan_rows(plan, "float64"), init, tape, clip))
-
-
-@partial(jax.jit, static_argnums=3)
-def _run(rows: Any, init: Any, tape: Any, clip: Clipping | None) -> Any:
-    change = None if clip is None else lambda x: clip.apply(x, jnp)
-    return run_plan(lambda state, time: toy(state, time, jnp), rows, init, tape, True, change)
+    """The states of a plan, with the clean state clipped; ``tape`` has noise for every row."""
+    return states(plan, TWIN, init, tape[plan.noisy], clipping(clip))
 
 
 @pytest.mark.parametrize("prediction", TARGETS)
@@ -231,10 +231,7 @@ def test_what_is_not_said() -> None:
         ({"trained_betas": [0.1]}, "trained_betas are not 100 numbers"),
         ({"trained_betas": [0.0] * 100}, "trained_betas are not between 0 and 1"),
         ({"set_alpha_to_one": 1}, "set_alpha_to_one is not true or false"),
-        (
-            {"predction_type": "sample"},
-            "'predction_type' of DDPMScheduler; did you mean prediction_type?",
-        ),
+        ({"predction_type": "sample"}, "'predction_type' of DDPMScheduler; did you mean prediction_type?"),
         ({"predict_epsilon": False}, "predict_epsilon False of DDPMScheduler is not supported"),
         ({"_class_name": None}, "_class_name is missing"),
         ({"_class_name": "FlaxDDPMScheduler"}, "_class_name 'FlaxDDPMScheduler' is not supported"),

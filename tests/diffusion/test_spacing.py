@@ -8,7 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from tests.diffusion.test_familiar_names import BARS, KINDS, SCHEDULE, in_numpy, states
+from tests.diffusion.scanned import states
+from tests.diffusion.test_familiar_names import BARS, KINDS, SCHEDULE, in_numpy, network
+from tests.diffusion.test_familiar_names import CLASSES as FAMILIAR
 from wdport.diffusion.diffusion import TRIAL, Diffusion
 from wdport.diffusion.flow import Flow
 from wdport.diffusion.process import Run
@@ -21,12 +23,8 @@ from wdport.errors import UsageError
 library = pytest.importorskip("diffusers", exc_type=ImportError)
 
 COUNT = 9
-CLASSES: dict[str, tuple[Any, dict[str, Any]]] = {
-    "euler": (library.EulerDiscreteScheduler, {}),
-    "heun": (library.HeunDiscreteScheduler, {}),
-    "dpm++2m": (library.DPMSolverMultistepScheduler, {"final_sigmas_type": "zero"}),
-    "unipc": (library.UniPCMultistepScheduler, {"final_sigmas_type": "zero"}),
-}
+CLASSES: dict[str, tuple[Any, dict[str, Any]]] = {name: FAMILIAR[name] for name in ("euler", "dpm++2m", "unipc")}
+CLASSES["heun"] = (library.HeunDiscreteScheduler, {})
 ROUNDED = ("dpm++2m", "unipc")
 """The library has whole steps alone for these."""
 
@@ -56,7 +54,7 @@ def test_noise_levels_are_the_librarys(sampler: str, spacing: str, target: str) 
     for time, at in zip(theirs.timesteps, plan.times, strict=True):
         given = theirs.scale_model_input(x, time) if by_sigma else x
         x = theirs.step(torch.from_numpy(in_numpy(given.numpy(), np.full(3, at))), time, x).prev_sample
-    found = states(plan, init, np.zeros((0, 3, 6)))[-1]
+    found = states(plan, network, init)[-1]
     np.testing.assert_allclose(found, x.numpy(), rtol=0, atol=2e-5 * np.abs(x.numpy()).max())
 
 
@@ -85,7 +83,9 @@ def test_a_spaced_sampler_is_its_loop(sampler: str, spacing: str) -> None:
         tape = np.array([draws[int(number)] for number in plan.draws[plan.noisy]]).reshape(-1, 3, 6)
         loop = Run({"ddpm": "euler-ancestral", "ddim": "euler"}.get(sampler, sampler), 0.0, "noise")
         wanted = of_levels.plain(loop, in_numpy, init, draws.__getitem__, None, repeats)
-        np.testing.assert_allclose(states(plan, init, tape)[-1], wanted, rtol=0, atol=1e-9 * np.abs(wanted).max())
+        np.testing.assert_allclose(
+            states(plan, network, init, tape)[-1], wanted, rtol=0, atol=1e-9 * np.abs(wanted).max()
+        )
 
 
 def test_refusals() -> None:

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import wdport
-from wdport.cli.main import main
+from tests.command import Cli, Refused
 from wdport.data.samples_reader import SeriesSet
 from wdport.data.series import Series
 from wdport.evaluation import metrics
@@ -233,29 +233,24 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("files")
-def test_the_command_reads_every_format_and_writes_all(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_reads_every_format_and_writes_all(cli: Cli) -> None:
     words = ["--data", "data.csv", "--metrics", ",".join(QUICK), "--repeats", "2"]
-    found = []
-    for name in ("s.npy", "s.npz", "s.csv"):
-        assert main(["evaluate", name, *words, "--json"]) == 0
-        found.append(json.loads(capsys.readouterr().out))
+    found = [json.loads(cli("evaluate", name, *words, "--json").out) for name in ("s.npy", "s.npz", "s.csv")]
     assert found[0]["sets"] == found[1]["sets"] == found[2]["sets"]
     assert [each["name"] for each in found[0]["sets"]] == ["real", "itself", "samples"]
     assert found[0]["features"] == ["a", "b"]
     assert (found[0]["kind"], found[0]["cheapest"], found[0]["windows"]) == ("evaluation", None, 593)
-    assert main(["evaluate", "s.npy", *words, "--other-samples", "s.npz", "--html", "e.html"]) == 0
-    told = capsys.readouterr().out
+    told = cli("evaluate", "s.npy", *words, "--other-samples", "s.npz", "--html", "e.html").out
     assert re.search(r"^ +real +itself +samples +against$", told, re.MULTILINE)
     assert re.search(r"^  series +40 +20 +40 +40$", told, re.MULTILINE)
     assert re.search(r"^  DTW-JS +\d\S+ ± \S+ ", told, re.MULTILINE)
     assert told.endswith("wrote  e.html\n")
     np.save("windows.npy", real_windows("data.csv", 8, 2).windows)
-    assert main(["evaluate", "s.csv", "--data", "windows.npy", *words[2:], "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["windows"] == 593
+    assert json.loads(cli("evaluate", "s.csv", "--data", "windows.npy", *words[2:], "--json").out)["windows"] == 593
     page = Path("e.html").read_text()
     assert page.count("data:image/png;base64,") == 4
     assert "Sliced Wasserstein" in page
-    assert main(["evaluate", "s.npy", *words, "--html", "e.html"]) == 0  # its own page may be replaced
+    cli("evaluate", "s.npy", *words, "--html", "e.html")  # its own page may be replaced
 
 
 def test_a_hostile_name_is_text_on_the_page() -> None:
@@ -284,10 +279,5 @@ def test_a_hostile_name_is_text_on_the_page() -> None:
         (["s.npy", "--data", "data.csv", "--encoder", "s.npz"], 3, "s.npz"),
     ],
 )
-def test_wrong_commands_get_one_line(
-    words: list[str], code: int, told: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert main(["evaluate", *words]) == code
-    said = capsys.readouterr().err
-    assert told in said
-    assert said.count("\n") == 1
+def test_wrong_commands_get_one_line(words: list[str], code: int, told: str, refused: Refused) -> None:
+    refused("evaluate", *words, code=code, says=told)

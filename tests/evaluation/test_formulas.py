@@ -131,16 +131,6 @@ def in_keras_layout(module: torch.nn.GRU, linear: torch.nn.Linear) -> list[np.nd
     return [gates("weight_ih_l0"), gates("weight_hh_l0"), biases, weight.T, bias]
 
 
-def test_the_judge_is_torchs_gru() -> None:
-    torch.manual_seed(0)
-    module, linear = torch.nn.GRU(5, 3, batch_first=True).double(), torch.nn.Linear(3, 1).double()
-    series = np.random.default_rng(0).normal(size=(4, 9, 5))
-    states, _ = module(torch.from_numpy(series))
-    wanted = linear(states)[..., 0].detach().numpy()
-    found = Judge(5, 3, np.float64).outputs(in_keras_layout(module, linear), series)
-    np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
-
-
 def test_the_judge_begins_as_torchs() -> None:
     """Every weight and bias is uniform within 1 / sqrt(width); the GRU's kernels have a quarter of the numbers here."""
     judge = Judge(40, 16, np.float64)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import wdport
-from wdport.cli.main import main
+from tests.command import Cli
 from wdport.data.series import Series
 from wdport.evaluation.document import document_of, text_of
 from wdport.evaluation.result import Evaluation, Score
@@ -74,11 +74,8 @@ def test_the_cheapest_is_as_good_as_the_full_one_in_every_score() -> None:
 
 def test_data_come_in_the_models_units_and_columns() -> None:
     """By name where both have names; as z-scores for a model without statistics."""
-    about = SimpleNamespace(
-        decoding=Decoding((16, 2), lambda x: x, lambda x: x, (5.0, 0.0), (3.0, 1.0), "data"),
-        features=("b", "a"),
-        windowed=None,
-    )
+    decoding = Decoding((16, 2), lambda x: x, lambda x: x, (5.0, 0.0), (3.0, 1.0), "data")
+    about = SimpleNamespace(decoding=decoding, features=("b", "a"), windowed=None)
     series = Series(SERIES, ("a", "b"))
     assert _units_of(series, about) == (series, (16, 2))  # type: ignore[arg-type]
     about.decoding = replace(about.decoding, mean=(0.0, 0.0), std=(1.0, 1.0))
@@ -123,16 +120,13 @@ def test_a_setting_that_the_model_has_not_is_refused_before_anything_is_drawn(
     assert not drawn
 
 
-def test_the_command_samples_a_model(
-    model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_command_samples_a_model(model: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     monkeypatch.chdir(tmp_path)
     model.save("m.keras")
     np.savetxt("data.csv", SERIES, delimiter=",", header="a,b", comments="")
     words = ["evaluate", "m.keras", "--data", "data.csv", "--sweep", "ddim:10,5", "-n", "20", "--repeats", "2",
              "--metrics", ",".join(QUICK)]  # fmt: skip
-    assert main([*words, "--html", "e.html", "--json", "e.json"]) == 0
-    told = capsys.readouterr().out
+    told = cli(*words, "--html", "e.html", "--json", "e.json").out
     assert re.search(r"^ +series +calls +seconds +corr +SW$", told, re.MULTILINE)
     assert re.search(r"^  ddim:10 +20 +11 +\S+ +\S+±\S+", told, re.MULTILINE)
     assert told.endswith("wrote  e.html\n")

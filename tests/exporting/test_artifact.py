@@ -14,9 +14,8 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.make import SETTINGS, TINY, make_state, save
+from tests.command import Cli, Refused
 from tests.sampling.toy import SHAPE, toy_network
-from wdport.cli.main import main
 from wdport.errors import InputError, MachineError, UsageError, WdportError
 from wdport.exporting import loader
 from wdport.exporting.artifact import export_target, member_digests, read_facts, write_artifact
@@ -29,11 +28,6 @@ FACTS = {"what": "denoiser", "platforms": ["cpu"], "batch": None, "coefficients"
 @pytest.fixture(scope="module")
 def lowered() -> Lowered:
     return lower_denoiser(toy_network(), Lowering(("cpu",), None, "highest"))
-
-
-@pytest.fixture(scope="module")
-def converted(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return wdport.convert(save(tmp_path_factory.mktemp("cli") / "small.ckpt", make_state(TINY)), values=SETTINGS).output
 
 
 def write(path: Path, lowered: Lowered, force: bool = False) -> Path:
@@ -138,18 +132,16 @@ def test_no_archive(tmp_path: Path, data: bytes) -> None:
         loader.load(tmp_path / "nope.stablehlo")
 
 
-def test_the_command(converted: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command(converted: Path, tmp_path: Path, cli: Cli, refused: Refused) -> None:
     path = tmp_path / "a.stablehlo"
-    options = ["--what", "sampler", "--platforms", "cpu,tpu", "--sampler", "ddim", "--steps", "4", "-o", str(path)]
-    assert main(["export", str(converted), *options]) == 0
-    shown = capsys.readouterr()
+    options = ("--what", "sampler", "--platforms", "cpu,tpu", "--sampler", "ddim", "--steps", "4", "-o", path)
+    shown = cli("export", converted, *options)
     assert shown.err == ""
     assert "small.keras: sampler exported" in shown.out
     assert "ddim, 5 network calls" in shown.out
     assert "coefficients (b, 26, 3), series (b, 24, 3)" in shown.out
     assert loader.load(path).facts["platforms"] == ["cpu", "tpu"]
-    assert main(["export", str(converted), *options]) == 2
-    assert "exists already; give another name with -o, or --force" in capsys.readouterr().err
+    refused("export", converted, *options, says="exists already; give another name with -o, or --force")
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [

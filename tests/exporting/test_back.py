@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 import wdport
+from tests.command import Cli, Refused
 from tests.exporting.test_export import called
 from tests.families.test_custom import TABLES, files
 from tests.families.toys import nets
@@ -96,28 +97,29 @@ def test_waveletdiff(tmp_path: Path, dtype: torch.dtype) -> None:
         WaveletDiff(SMALL).load_state_dict(without, strict=True)
 
 
-def test_other_families(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_other_families(tmp_path: Path, cli: Cli) -> None:
     checkpoint = encoders.save(tmp_path / "encoder.pt")
     wdport.convert(checkpoint, tmp_path / "encoder.keras")
     inner = {name: each for name, each in torch.load(checkpoint, weights_only=True).items() if name != "n_averaged"}
     stored: State = {name.removeprefix("module."): each for name, each in inner.items()}
-    assert differing(exported(tmp_path / "encoder.keras", tmp_path / "encoder.pth"), stored) == set()
-    assert "without the prefix module. of the checkpoint" in capsys.readouterr().out
+    printed = cli("export", tmp_path / "encoder.keras", "--to", "torch", "-o", tmp_path / "encoder.pth").out
+    assert "without the prefix module. of the checkpoint" in printed
+    assert differing(torch.load(tmp_path / "encoder.pth", weights_only=True), stored) == set()
     folder = unets.save(tmp_path / "unet", unets.fields_of("attention at every size"))
     wdport.convert(folder, tmp_path / "unet.keras")
     stored = load_file(folder / "diffusion_pytorch_model.safetensors")
     assert differing(exported(tmp_path / "unet.keras", tmp_path / "unet.pt"), stored) == set()
 
 
-def test_a_model_that_keras_trained_on(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_model_that_keras_trained_on(tmp_path: Path, refused: Refused) -> None:
     checkpoint = save(tmp_path / "a.pt", make_state(), lightning=False)
     model: Any = wdport.load_model(wdport.convert(checkpoint, values=SETTINGS).output)
     rng = np.random.default_rng(0)
     for variable in model.trainable_variables:
         variable.assign(np.asarray(variable) + 0.01 * rng.standard_normal(variable.shape))
     model.save(tmp_path / "trained.keras")
-    assert main(["export", str(tmp_path / "trained.keras"), "--to", "torch"]) == 4
-    assert "was saved by Keras and does not describe the checkpoint; give the" in capsys.readouterr().err
+    says = "was saved by Keras and does not describe the checkpoint; give the"
+    refused("export", tmp_path / "trained.keras", "--to", "torch", code=4, says=says)
     found = exported(tmp_path / "trained.keras", "--like", checkpoint, tmp_path / "back.pt")
     parameters = set(dict(WaveletDiff(SMALL).named_parameters()))
     assert differing(found, torch.load(checkpoint, weights_only=True)) == parameters
@@ -130,28 +132,21 @@ def test_a_model_that_keras_trained_on(tmp_path: Path, capsys: pytest.CaptureFix
     assert np.linalg.norm(ours - wanted) < 1e-5 * np.linalg.norm(wanted)
 
 
-def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_refusals(tmp_path: Path, cli: Cli, refused: Refused) -> None:
     checkpoint = save(tmp_path / "a.pt", make_state(), lightning=False)
-    model = str(wdport.convert(checkpoint, values=SETTINGS).output)
-    other = str(encoders.save(tmp_path / "b.pt"))
-    wider = str(save(tmp_path / "c.pt", make_state(replace(SMALL, time_embed_dim=16)), lightning=False))
-    cases = {
-        ("-o", str(checkpoint)): (2, "exists"),
-        ("-o", "a.npz"): (2, "end the name in .safetensors, .pt, .pth"),
-        ("--steps", "3"): (2, "--steps: requires --to stablehlo"),
-        ("--like", other): (4, "b.pt: does not belong to the model in a.keras; give a checkpoint of it"),
-        ("--like", wider): (
-            4,
-            "c.pt: does not belong to the model in a.keras: time_embed_dim is 8 in the config but 16",
-        ),
-        ("--like", str(tmp_path / "none.pt")): (3, "none.pt: "),
-    }
-    for words, (code, text) in cases.items():
-        assert main(["export", model, "--to", "torch", *words]) == code, words
-        said = capsys.readouterr().err
-        assert text in said
-        assert said.count("\n") == 1
-    assert main(["export", model, "--like", other]) == 2
+    model, other = wdport.convert(checkpoint, values=SETTINGS).output, encoders.save(tmp_path / "b.pt")
+    wider = save(tmp_path / "c.pt", make_state(replace(SMALL, time_embed_dim=16)), lightning=False)
+    foreign = "does not belong to the model in a.keras"
+    for words, code, says in (
+        (("-o", checkpoint), 2, "exists"),
+        (("-o", "a.npz"), 2, "end the name in .safetensors, .pt, .pth"),
+        (("--steps", "3"), 2, "--steps: requires --to stablehlo"),
+        (("--like", other), 4, f"b.pt: {foreign}; give a checkpoint of it"),
+        (("--like", wider), 4, f"c.pt: {foreign}: time_embed_dim is 8 in the config but 16"),
+        (("--like", tmp_path / "none.pt"), 3, "none.pt: "),
+    ):
+        refused("export", model, "--to", "torch", *words, code=code, says=says)
+    cli("export", model, "--like", other, code=2)
 
 
 def test_the_streamed_file_is_what_the_library_reads(tmp_path: Path) -> None:

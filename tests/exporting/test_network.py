@@ -14,6 +14,7 @@ import pytest
 
 import wdport
 from tests.bad.ground import ground
+from tests.command import Cli, Refused
 from tests.exporting.test_export import EVERYWHERE, run_alone
 from tests.families.masked_lm import make as tokens
 from tests.families.test_custom import TABLES, files
@@ -21,6 +22,7 @@ from tests.families.toys import twins
 from tests.families.ts2vec import make as encoders
 from tests.families.unet2d import make as unets
 from tests.families.wan_vae import make as videos
+from tests.make import SETTINGS, make_state, save
 from tests.schemas.held import hold
 from wdport.cli.main import main
 from wdport.compare.probe import stateless
@@ -35,13 +37,19 @@ def exported(model: Path, *words: str) -> Path:
     return path
 
 
-def language_model(folder: Path) -> Path:
-    fields = {**tokens.fields_of("as published"), "num_hidden_layers": 1}
-    return wdport.convert(tokens.save(folder / "words", fields), folder / "words.keras").output
-
-
-def autoencoder(folder: Path, fields: videos.Fields = videos.OLD) -> Path:
-    return wdport.convert(videos.save(folder / "vae", fields), folder / "vae.keras").output
+def converted_model(family: str, folder: Path, fields: videos.Fields | None = None) -> Path:
+    """A small model of a family."""
+    if family == "masked_lm":
+        source = tokens.save(folder / "words", {**tokens.fields_of("as published"), "num_hidden_layers": 1})
+    elif family == "wan_vae":
+        source = videos.save(folder / "vae", fields or videos.OLD)
+    elif family == "unet2d":
+        source = unets.save(folder / "unet", unets.fields_of("attention at every size"))
+    elif family == "ts2vec":
+        source = encoders.save(folder / "encoder.pt")
+    else:
+        return wdport.convert(save(folder / "a.ckpt", make_state()), values=SETTINGS).output
+    return wdport.convert(source, folder / f"{source.stem}.keras").output
 
 
 def called(model: Any, *inputs: Any) -> list[np.ndarray]:
@@ -56,7 +64,7 @@ def called(model: Any, *inputs: Any) -> list[np.ndarray]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A language model and an autoencoder with their artifacts for three platforms, and what the command says."""
     folder = tmp_path_factory.mktemp("made")
-    for model in (language_model(folder), autoencoder(folder)):
+    for model in (converted_model(family, folder) for family in ("masked_lm", "wan_vae")):
         document = model.with_suffix(".json")
         exported(model, "--platforms", "cpu,cuda,tpu", "--json", str(document))
         hold("export", json.loads(document.read_text()))
@@ -73,18 +81,11 @@ def same(found: Any, wanted: list[np.ndarray]) -> None:
 
 
 ALONE = """
-import importlib.util, json, sys
-folder, packages, work = sys.argv[1:]
-sys.path[:0] = [packages, folder]
-import numpy as np
-from loader import load
-known = [name for name in ("wdport", "keras", "torch", "h5py", "pywt") if importlib.util.find_spec(name)]
 words, vae = load(f"{work}/words.stablehlo"), load(f"{work}/vae.stablehlo")
 with np.load(f"{work}/inputs.npz") as given:
     made = {"logits": words(given["ids"], given["mask"]), "video": vae["decode"](given["latents"])}
     made["mean"], made["logvar"] = vae["encode"](made["video"])
-np.savez(f"{work}/made.npz", **{name: np.asarray(values) for name, values in made.items()})
-print(json.dumps({"known": known, "facts": vae.facts}))
+facts = vae.facts
 """
 
 
@@ -122,13 +123,15 @@ def programs(path: Path) -> list[str]:
 
 
 def test_one_program_has_the_code_of_every_platform(tmp_path: Path) -> None:
-    path = exported(autoencoder(tmp_path, videos.NEW), "--platforms", "cpu,cuda,tpu", "--dtype", "mixed_bfloat16")
+    path = exported(
+        converted_model("wan_vae", tmp_path, videos.NEW), "--platforms", "cpu,cuda,tpu", "--dtype", "mixed_bfloat16"
+    )
     assert programs(path) == ["encode.program", "decode.program"]
 
 
 def test_mixed_bfloat16(tmp_path: Path) -> None:
     """The weights stay in float32, the activations are rounded."""
-    model = language_model(tmp_path)
+    model = converted_model("masked_lm", tmp_path)
     path = exported(model, "--platforms", "cpu,cuda,tpu", "--dtype", "mixed_bfloat16")
     assert len(programs(path)) == 1
     found = loader.load(path)
@@ -161,14 +164,13 @@ def _drawn(told: dict[str, Any], batch: int) -> np.ndarray:
 @pytest.mark.full
 def test_other_families(tmp_path: Path) -> None:
     """An encoder of any length; of models that draw samples the network itself."""
-    encoder = wdport.convert(encoders.save(tmp_path / "encoder.pt"), tmp_path / "encoder.keras").output
+    encoder = converted_model("ts2vec", tmp_path)
     found = loader.load(exported(encoder))
-    assert found.facts["programs"]["call"]["inputs"][0]["shape"][:2] == ["b", "t"]
-    x = np.random.default_rng(0).standard_normal(
-        (2, 11, found.facts["programs"]["call"]["inputs"][0]["shape"][2]), "f4"
-    )
+    batch, length, width = found.facts["programs"]["call"]["inputs"][0]["shape"]
+    assert (batch, length) == ("b", "t")
+    x = np.random.default_rng(0).standard_normal((2, 11, width), "f4")
     same(found(x), called(wdport.load_model(encoder), x))
-    unet = wdport.convert(unets.save(tmp_path / "unet", unets.fields_of("attention at every size"))).output
+    unet = converted_model("unet2d", tmp_path)
     found = loader.load(exported(unet, "--what", "network", "--batch-size", "2"))
     image, time = found.facts["programs"]["call"]["inputs"]
     assert image["shape"][0] == time["shape"][0] == 2
@@ -237,10 +239,9 @@ def test_what_a_loaded_network_refuses(made: Path) -> None:
         vae["denoise"]
 
 
-def test_the_command(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = str(tmp_path / "vae.stablehlo")
-    assert main(["export", str(made / "vae.keras"), "-o", output, "--size", "h=4", "--size", "w=6"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
+def test_the_command(made: Path, tmp_path: Path, cli: Cli) -> None:
+    output = tmp_path / "vae.stablehlo"
+    said = " ".join(cli("export", made / "vae.keras", "-o", output, "--size", "h=4", "--size", "w=6").out.split())
     assert "vae.keras: network exported" in said
     assert "encode video (b, 2*t - 1, 8, 12, 3) -> mean (b, t, 4, 6, 2), logvar (b, t, 4, 6, 2)" in said
     assert "decode latents (b, t, 4, 6, 2) -> video (b, 2*t - 1, 8, 12, 3)" in said
@@ -248,41 +249,30 @@ def test_the_command(made: Path, tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert document["programs"]["decode"]["outputs"][0]["name"] == "video"
 
 
-REFUSALS: dict[str, tuple[list[str], str]] = {
-    "denoiser": (["VAE", "--what", "denoiser"], "a wan_vae model draws no samples; give a converted diffusion model"),
-    "its own way": (["VAE", "--what", "sampler"], "--what network exports this one"),
-    "steps": (["VAE", "--steps", "5"], "--steps: requires --what sampler"),
-    "size": (["VAE", "--size", "n=5"], "--size n: is not a size of this model that varies; give t, h, w"),
-    "no size": (["VAE", "--size", "t"], "--size: 't' is not NAME=N"),
-    "nothing": (["VAE", "--size", "t=0"], "--size t: invalid size 0"),
-    "size of a denoiser": (["LEVELS", "--size", "n=5"], "--size: requires --what network"),
-    "input of a shipped model": (["VAE", "--input", "x: b 3"], "--input"),
-    "tensors": (["VAE", "--to", "torch", "--size", "t=3"], "--size: requires --to stablehlo"),
-}
-
-
-@pytest.mark.parametrize("name", REFUSALS)
-def test_refusals(made: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    words, expected = REFUSALS[name]
-    models = {"VAE": str(made / "vae.keras"), "LEVELS": str(ground() / "good.keras")}
-    suffix = ".safetensors" if "torch" in words else ".stablehlo"
-    assert main(["export", *[models.get(word, word) for word in words], "-o", str(tmp_path / f"a{suffix}")]) == 2
-    shown = capsys.readouterr().err
-    assert expected in shown
-    assert shown.count("\n") == 1
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [("VAE --what denoiser", "a wan_vae model draws no samples; give a converted diffusion model"),
+     ("VAE --what sampler", "--what network exports this one"), ("VAE --steps 5", "--steps: requires --what sampler"),
+     ("VAE --size n=5", "--size n: is not a size of this model that varies; give t, h, w"),
+     ("VAE --size t", "--size: 't' is not NAME=N"), ("VAE --size t=0", "--size t: invalid size 0"),
+     ("LEVELS --size n=5", "--size: requires --what network"), ("VAE --input X", "--input"),
+     ("VAE --to torch --size t=3", "--size: requires --to stablehlo")],
+)  # fmt: skip
+def test_refusals(made: Path, tmp_path: Path, words: str, says: str, refused: Refused) -> None:
+    values = {"VAE": made / "vae.keras", "LEVELS": ground() / "good.keras", "X": "x: b 3"}
+    output = tmp_path / ("a.safetensors" if "torch" in words else "a.stablehlo")
+    refused("export", *[values.get(word, word) for word in words.split()], "-o", output, says=says)
     assert list(tmp_path.iterdir()) == []
 
 
-def test_an_own_table_that_says_too_little(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_own_table_that_says_too_little(tmp_path: Path, cli: Cli, refused: Refused) -> None:
     checkpoint, table = files(tmp_path, "words")
-    output = str(wdport.convert(checkpoint, tmp_path / "own.keras", mapping=table).output)
-    given = ["export", output, "--mapping", str(table), "-o", str(tmp_path / "a.stablehlo")]
-    assert main([*given, "--what", "sampler"]) == 2
-    assert "its table does not say how it draws samples" in capsys.readouterr().err
+    output = wdport.convert(checkpoint, tmp_path / "own.keras", mapping=table).output
+    given = ("export", output, "--mapping", table, "-o", tmp_path / "a.stablehlo")
+    refused(*given, "--what", "sampler", says="its table does not say how it draws samples")
     table.write_text(table.read_text().replace('inputs: ["ids: b 8, below 50"]\n', ""))
-    assert main(given) == 4
-    assert "returns a model that is not built" in capsys.readouterr().err
-    assert main([*given, "--input", "ids: b 8, below 50"]) == 0
+    refused(*given, code=4, says="returns a model that is not built")
+    cli(*given, "--input", "ids: b 8, below 50")
 
 
 @keras.saving.register_keras_serializable("tests")

@@ -17,12 +17,10 @@ import pytest
 import torch
 
 import wdport
+from tests.command import Cli, Refused
 from tests.exporting.test_artifact import damage, edited
-from tests.exporting.test_network import autoencoder, exported, language_model
+from tests.exporting.test_network import converted_model, exported
 from tests.families.test_custom import files
-from tests.families.ts2vec import make as encoders
-from tests.families.unet2d import make as unets
-from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
 from wdport.errors import InputError, MachineError
@@ -218,34 +216,28 @@ def test_a_correct_one_passes(model: Path, tmp_path: Path, words: tuple[str, ...
         assert (found.exit_code, [each.subject for each in found.gates[0].findings]) == (1, [subject])
 
 
-def test_the_commands(model: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_commands(model: Path, tmp_path: Path, cli: Cli, refused: Refused) -> None:
     """What was compared is in the facts; another model's file fails, and nothing is written."""
-    path, table = tmp_path / "a.stablehlo", ["--mapping", str(model.with_name("table.yaml"))]
-    assert main(["export", str(model), *table, "-o", str(path), "--verify", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["verified"][0]["passed"]
+    path, table = tmp_path / "a.stablehlo", ("--mapping", model.with_name("table.yaml"))
+    assert json.loads(cli("export", model, *table, "-o", path, "--verify", "--json").out)["verified"][0]["passed"]
     compared = artifact.read_facts(path)["compared"]
     assert compared["members"] == artifact.member_digests(path)
     assert list(compared["programs"]) == ["denoise"]
-    assert main(["verify", str(model), str(path), *table]) == 0
-    assert "PASS  a.stablehlo is what 1.keras computes" in capsys.readouterr().out
-    other = converted(model.parent, 2)
-    assert main(["verify", str(other), str(path), *table, "--json"]) == 1
-    document = json.loads(capsys.readouterr().out)
+    assert "PASS  a.stablehlo is what 1.keras computes" in cli("verify", model, path, *table).out
+    document = json.loads(cli("verify", converted(model.parent, 2), path, *table, "--json", code=1).out)
     assert document["kind"] == "verification"
     said = [each["text"] for each in document["gates"][0]["findings"]]
     assert said[0].startswith("denoise has ")
     assert "verified with another model when the file was written" in said
     with pytest.MonkeyPatch.context() as patch:
         FAULTS["the state is rounded"][0](patch)
-        words = [*table, "--what", "denoiser", "-o", str(tmp_path / "b.stablehlo"), "--verify"]
-        assert main(["export", str(model), *words]) == 1
-    assert "FAIL  b.stablehlo is not what 1.keras computes" in capsys.readouterr().out
+        words = ("--what", "denoiser", "-o", tmp_path / "b.stablehlo", "--verify")
+        assert "FAIL  b.stablehlo is not what 1.keras computes" in cli("export", model, *table, *words, code=1).out
     assert [each.name for each in tmp_path.iterdir()] == ["a.stablehlo"]
-    assert main(["verify", str(model), str(path), *table, "--full"]) == 2
-    assert "--full: does not apply to an exported program" in capsys.readouterr().err
+    refused("verify", model, path, *table, "--full", says="--full: does not apply to an exported program")
     damage(path, lambda members: members.update({"weights.bin": bytes(len(members["weights.bin"]))}))
-    assert main(["verify", str(model), str(path), *table]) == 1
-    assert "not the programs and weights that were verified when" in capsys.readouterr().out
+    printed = cli("verify", model, path, *table, code=1).out
+    assert "not the programs and weights that were verified when" in printed
 
 
 def test_what_this_machine_lacks_is_one_line(model: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -283,25 +275,17 @@ def test_the_process_is_apart(model: Path, tmp_path: Path, monkeypatch: pytest.M
 
 @pytest.mark.full
 @pytest.mark.parametrize("family", ["masked_lm", "ts2vec", "unet2d", "wan_vae", "waveletdiff", "custom"])
-def test_every_family(tmp_path: Path, family: str) -> None:
+def test_every_family(tmp_path: Path, family: str, cli: Cli) -> None:
     more: list[str] = []
-    if family == "masked_lm":
-        path = language_model(tmp_path)
-    elif family == "ts2vec":
-        path = wdport.convert(encoders.save(tmp_path / "a.pt"), tmp_path / "a.keras").output
-    elif family == "unet2d":
-        path = wdport.convert(unets.save(tmp_path / "a", unets.fields_of("attention at every size"))).output
-    elif family == "wan_vae":
-        path = autoencoder(tmp_path)
-    elif family == "waveletdiff":
-        path = wdport.convert(save(tmp_path / "a.ckpt", make_state()), values=SETTINGS).output
-    else:
+    if family == "custom":
         checkpoint, table = files(tmp_path, "shared")
         path, more = wdport.convert(checkpoint, tmp_path / "a.keras", mapping=table).output, ["--mapping", str(table)]
+    else:
+        path = converted_model(family, tmp_path)
     kinds = {"waveletdiff": ((), SAMPLER), "unet2d": (("--what", "network"), ())}.get(family, ((),))
     for words in kinds:
         made = exported(path, *more, *words, "--force")
-        assert main(["verify", str(path), str(made), *more]) == 0
+        cli("verify", path, made, *more)
         names = [name for name in zipfile.ZipFile(made).namelist() if name.endswith(".program")]
         found = verification.verify_artifact(
             open_converted(path, own_model(more[1] if more else None, None, None, ())), made
@@ -310,22 +294,19 @@ def test_every_family(tmp_path: Path, family: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["shared", "lstm"])
-def test_tensors_are_read_back(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_tensors_are_read_back(tmp_path: Path, name: str, cli: Cli) -> None:
     checkpoint, table = files(tmp_path, name)
     model = wdport.convert(checkpoint, tmp_path / "own.keras", mapping=table).output
-    words = ["export", str(model), "--mapping", str(table), "--to", "torch", "--verify"]
-    assert main([*words, "-o", str(tmp_path / "a.safetensors")]) == 0
-    assert f"bits of {checkpoint.name}" in capsys.readouterr().out
+    command = ("export", model, "--mapping", table, "--to", "torch", "--verify", "-o")
+    assert f"bits of {checkpoint.name}" in cli(*command, tmp_path / "a.safetensors").out
     from wdport.conversion import inverse as back
 
-    with pytest.MonkeyPatch.context() as patch:
-        of(back, "_inverted", lambda make, *given: {
-            name: each[::-1] if each.ndim == 2 else each for name, each in make(*given).items()})(patch)  # fmt: skip
-        assert main([*words, "-o", str(tmp_path / "b.pt")]) == 1
-    assert "does not give the variable" in capsys.readouterr().out
-    assert not (tmp_path / "b.pt").exists()
-    with pytest.MonkeyPatch.context() as patch:
-        of(back, "_inverted", lambda make, *given: {
-            name: each.astype("f8") for name, each in make(*given).items()})(patch)  # fmt: skip
-        assert main([*words, "-o", str(tmp_path / "b.pt"), "--like", str(checkpoint)]) == 1
-    assert "is float64" in capsys.readouterr().out
+    for change, words, says in (
+        (lambda tensor: tensor[::-1] if tensor.ndim == 2 else tensor, (), "does not give the variable"),
+        (lambda tensor: tensor.astype("f8"), ("--like", checkpoint), "is float64"),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            of(back, "_inverted", lambda make, *given, change=change: {
+                name: change(each) for name, each in make(*given).items()})(patch)  # fmt: skip
+            assert says in cli(*command, tmp_path / "b.pt", *words, code=1).out
+        assert not (tmp_path / "b.pt").exists()

@@ -14,9 +14,8 @@ import pytest
 import torch
 
 import wdport
-from tests.families.quick import few_cases
+from tests.command import Cli, Refused
 from tests.families.toys import nets
-from wdport.cli.main import main
 from wdport.compare.measure import relative_l2
 from wdport.errors import WdportError
 from wdport.families import user_functions as code
@@ -117,36 +116,27 @@ def test_it_is_converted_and_verified(tmp_path: Path, name: str, suffix: str, fu
     assert json.loads(Path(f"{output}.wdport.json").read_text())["mapping"]["family"] == "custom"
 
 
-WRONG = {
-    "the order of a flattened image": (
-        ("c h w -> h w c", "h w c -> h w c"),
-        'flatten "c h w -> h w c" agrees where "h w c -> h w c" does not',
-    ),
-    "an order that nobody states": (
-        (', flatten: "c h w -> h w c", sizes: {h: 4, w: 4}', ""),
-        'flatten "c h w -> h w c" agrees, with sizes {h: 4, w: 4}; the table states none',
-    ),
-}
-
-
-@pytest.mark.parametrize("fault", WRONG)
-def test_a_fault_is_seen_at_its_layer(tmp_path: Path, fault: str) -> None:
-    change, cause = WRONG[fault]
+@pytest.mark.usefixtures("one_case")
+@pytest.mark.parametrize(
+    ("change", "cause"),
+    [(("c h w -> h w c", "h w c -> h w c"), 'flatten "c h w -> h w c" agrees where "h w c -> h w c" does not'),
+     ((', flatten: "c h w -> h w c", sizes: {h: 4, w: 4}', ""),
+      'flatten "c h w -> h w c" agrees, with sizes {h: 4, w: 4}; the table states none')],
+)  # fmt: skip
+def test_the_order_of_a_flattened_image_is_named(tmp_path: Path, change: tuple[str, str], cause: str) -> None:
     checkpoint, table = files(tmp_path, "image", change=change)
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
-    with few_cases():
-        verdict = wdport.verify(checkpoint, output, mapping=table)
+    verdict = wdport.verify(checkpoint, output, mapping=table)
     assert verdict.exit_code == 1
     assert {fault.reference or fault.feeds for fault in verdict.faults} == {"head"}
     assert [told for texts in verdict.causes.values() for told in texts] == [cause]
 
 
-def test_a_converted_file_names_its_function(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_converted_file_names_its_function(tmp_path: Path, refused: Refused) -> None:
     """Which is not called for that."""
     checkpoint, table = files(tmp_path, "lstm")
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
-    assert main(["verify", str(checkpoint), str(output)]) == 4
-    assert "built by tests.families.toys.twins:lstm" in capsys.readouterr().err
+    refused("verify", checkpoint, output, code=4, says="built by tests.families.toys.twins:lstm")
 
 
 def test_a_function_of_another_model(tmp_path: Path) -> None:
@@ -169,102 +159,81 @@ def lstm(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path, Path]:
     return checkpoint, table, wdport.convert(checkpoint, folder / "out.keras", mapping=table).output
 
 
-KERAS = {
-    "raises": (f"{BAD}:raises", 4, "raises ValueError: out of order"),
-    "exits": (f"{BAD}:calls_exit", 4, "raises SystemExit: usage: train.py DATA"),
-    "gives no model": (f"{BAD}:number", 4, "returns a int, not a keras.Model"),
-    "gives PyTorch's": (f"{BAD}:of_pytorch", 4, "returns a Lstm, not a keras.Model"),
-    "has a Lambda layer": (f"{BAD}:lambda_layer", 4, "has a Lambda layer, lambda"),
-    "cannot be called": (f"{BAD}:broken", 4, "raises TypeError: out of order when it is called"),
-    "has a layer too many": (f"{BAD}:unused", 4, "does not use its layer other"),
-    "no such module": ("tests.families.toys.nothing:build", 2, "no module named tests.families.toys.nothing"),
-    "no such function": (f"{BAD}:nothing", 2, "has no nothing; name a function"),
-    "no colon": (BAD, 2, "is not MODULE:FUNCTION"),
-}
+KERAS = [
+    (f"{BAD}:raises", 4, "raises ValueError: out of order"),
+    (f"{BAD}:calls_exit", 4, "raises SystemExit: usage: train.py DATA"),
+    (f"{BAD}:number", 4, "returns a int, not a keras.Model"),
+    (f"{BAD}:of_pytorch", 4, "returns a Lstm, not a keras.Model"),
+    (f"{BAD}:lambda_layer", 4, "has a Lambda layer, lambda"),
+    (f"{BAD}:broken", 4, "raises TypeError: out of order when it is called"),
+    (f"{BAD}:unused", 4, "does not use its layer other"),
+    ("tests.families.toys.nothing:build", 2, "no module named tests.families.toys.nothing"),
+    (f"{BAD}:nothing", 2, "has no nothing; name a function"),
+    (BAD, 2, "is not MODULE:FUNCTION"),
+]
 
 
-def refused(capsys: pytest.CaptureFixture[str], arguments: list[str], code: int, words: str) -> None:
-    """The command ends with this code and one line that has these words."""
-    assert main(arguments) == code
-    error = capsys.readouterr().err
-    assert error.startswith("error: ")
-    assert error.count("\n") == 1
-    assert words in error
-
-
-@pytest.mark.parametrize("case", KERAS)
+@pytest.mark.parametrize(("target", "code", "words"), KERAS)
 def test_the_keras_function(
-    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+    lstm: tuple[Path, Path, Path], tmp_path: Path, target: str, code: int, words: str, refused: Refused
 ) -> None:
-    target, status, words = KERAS[case]
     checkpoint, table, output = lstm
-    told = ["--mapping", str(table), "--keras-model", target]
-    refused(capsys, ["convert", str(checkpoint), "-o", str(tmp_path / "out.keras"), *told], status, words)
+    options = ("--mapping", table, "--keras-model", target)
+    refused("convert", checkpoint, "-o", tmp_path / "out.keras", *options, code=code, says=words)
     assert not (tmp_path / "out.keras").exists()
-    refused(capsys, ["verify", str(checkpoint), str(output), *told], status, words)
+    refused("verify", checkpoint, output, *options, code=code, says=words)
 
 
-def test_a_class_without_get_config(
-    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_class_without_get_config(lstm: tuple[Path, Path, Path], tmp_path: Path, cli: Cli, refused: Refused) -> None:
     checkpoint, table, _ = lstm
-    told = ["convert", str(checkpoint), "--mapping", str(table), "--keras-model", f"{BAD}:unkept", "-o"]
+    command = ("convert", checkpoint, "--mapping", table, "--keras-model", f"{BAD}:unkept", "-o")
     words = "Unkept has arguments and no get_config, which a .keras file needs; give it a get_config, or write -o"
-    refused(capsys, [*told, str(tmp_path / "out.keras")], 4, words)
+    refused(*command, tmp_path / "out.keras", code=4, says=words)
     assert not (tmp_path / "out.keras").exists()
-    assert main([*told, str(tmp_path / "out.weights.h5")]) == 0
-    assert main([*told, str(tmp_path / "out.safetensors")]) == 0
+    for suffix in ("weights.h5", "safetensors"):
+        cli(*command, tmp_path / f"out.{suffix}")
 
 
-def test_what_cannot_be_float64(
-    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_what_cannot_be_float64(lstm: tuple[Path, Path, Path], tmp_path: Path, refused: Refused) -> None:
     checkpoint, table, _ = lstm
     output = wdport.convert(checkpoint, tmp_path / "out.weights.h5", mapping=table).output
     words = "float32 where keras.config.dtype_policy() is float64; build a new model at every call"
     for name in ("the_same_again", "dtype_of_its_own"):
-        told = ["--mapping", str(table), "--keras-model", f"{BAD}:{name}"]
-        refused(capsys, ["verify", str(checkpoint), str(output), *told], 4, words)
+        refused("verify", checkpoint, output, "--mapping", table, "--keras-model", f"{BAD}:{name}", code=4, says=words)
 
 
-TORCH = {
-    "raises": (f"{NETS}:raises", 4, "raises ValueError: out of order"),
-    "exits": (f"{NETS}:calls_exit", 4, "raises SystemExit: usage: train.py DATA"),
-    "gives no model": (f"{NETS}:number", 4, "gives a int, not a torch.nn.Module"),
-    "gives Keras's": (f"{NETS}:of_keras", 4, "gives a Functional, not a torch.nn.Module"),
-    "cannot be called": (f"{NETS}:broken", 4, "running it raises RuntimeError: out of order"),
-    "wants more inputs": (f"{NETS}:two_inputs", 4, "missing 1 required positional argument: 'y'"),
-    "of another checkpoint": ("tests.families.toys.nets:gru", 4, "lacks gru.bias_hh_l0 and 9 more"),
-    "no such module": ("tests.families.toys.nothing:build", 2, "no module named tests.families.toys.nothing"),
-}
+TORCH = [
+    (f"{NETS}:raises", 4, "raises ValueError: out of order"),
+    (f"{NETS}:calls_exit", 4, "raises SystemExit: usage: train.py DATA"),
+    (f"{NETS}:number", 4, "gives a int, not a torch.nn.Module"),
+    (f"{NETS}:of_keras", 4, "gives a Functional, not a torch.nn.Module"),
+    (f"{NETS}:broken", 4, "running it raises RuntimeError: out of order"),
+    (f"{NETS}:two_inputs", 4, "missing 1 required positional argument: 'y'"),
+    ("tests.families.toys.nets:gru", 4, "lacks gru.bias_hh_l0 and 9 more"),
+    ("tests.families.toys.nothing:build", 2, "no module named tests.families.toys.nothing"),
+]
 
 
-@pytest.mark.parametrize("case", TORCH)
+@pytest.mark.parametrize(("target", "code", "words"), TORCH)
 def test_the_pytorch_function(
-    lstm: tuple[Path, Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str
+    lstm: tuple[Path, Path, Path], tmp_path: Path, target: str, code: int, words: str, refused: Refused
 ) -> None:
-    target, status, words = TORCH[case]
     checkpoint, table, output = lstm
-    told = ["--mapping", str(table)]
-    refused(capsys, ["verify", str(checkpoint), str(output), *told, "--reference", target], status, words)
-    recording = str(tmp_path / "run.npz")
-    refused(capsys, ["record", target, str(checkpoint), *told, "-o", recording], status, words)
+    refused("verify", checkpoint, output, "--mapping", table, "--reference", target, code=code, says=words)
+    refused("record", target, checkpoint, "--mapping", table, "-o", tmp_path / "run.npz", code=code, says=words)
 
 
-MISFITS = {
-    "a wrong path in PyTorch": ("lstm", ("torch: lstm", "torch: rnn"), "is lstm.weight_ih_l0 the same tensor renamed?"),
-    "a wrong path in Keras": ("lstm", ("keras: lstm", "keras: rnn"), "did you mean lstm/cell/kernel?"),
-    "a table for another checkpoint": ("gru", ("", ""), "misfits with"),
-}
-
-
-@pytest.mark.parametrize("case", MISFITS)
-def test_a_table_that_does_not_fit(tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
-    name, change, words = MISFITS[case]
+@pytest.mark.parametrize(
+    ("name", "change", "words"),
+    [("lstm", ("torch: lstm", "torch: rnn"), "is lstm.weight_ih_l0 the same tensor renamed?"),
+     ("lstm", ("keras: lstm", "keras: rnn"), "did you mean lstm/cell/kernel?"), ("gru", ("", ""), "misfits with")],
+)  # fmt: skip
+def test_a_table_that_does_not_fit(
+    tmp_path: Path, name: str, change: tuple[str, str], words: str, refused: Refused
+) -> None:
     checkpoint, table = files(tmp_path, "lstm")
     table.write_text(HEAD.format(torch=name, keras=name) + TABLES[name].replace(*change))
-    told = ["convert", str(checkpoint), "--mapping", str(table), "-o", str(tmp_path / "out.keras")]
-    refused(capsys, told, 4, words)
+    refused("convert", checkpoint, "--mapping", table, "-o", tmp_path / "out.keras", code=4, says=words)
 
 
 @pytest.mark.usefixtures("one_case")
@@ -272,31 +241,27 @@ def test_the_script_of_a_fault_computes_what_the_gate_did(tmp_path: Path) -> Non
     """A recurrent bias is the sum of two tensors, which is rounded in the file, and not in float64 (A)."""
     checkpoint, table = files(tmp_path, "lstm", "lstm_relu")
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
-    with few_cases():
-        assert wdport.verify(checkpoint, output, mapping=table, repro=tmp_path / "repro").exit_code == 1
+    assert wdport.verify(checkpoint, output, mapping=table, repro=tmp_path / "repro").exit_code == 1
     case = load(tmp_path / "repro" / "layer.npz", table)
     assert relative_l2(case.actual[0], case.run()[0]) < 1e-12
 
 
-def test_code_that_prints_is_run_twice_and_not_into_the_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.usefixtures("one_case")
+def test_code_that_prints_is_run_twice_and_not_into_the_report(tmp_path: Path, cli: Cli) -> None:
     checkpoint, table = files(tmp_path, "lstm", "printing")
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
-    capsys.readouterr()
-    with few_cases():
-        assert main(["verify", str(checkpoint), str(output), "--mapping", str(table), "--json"]) == 0
-    said = capsys.readouterr()
-    assert json.loads(said.out)["kind"] == "verdict"
-    assert said.err.count("built\n") == 2  # in float32 and in float64
+    printed = cli("verify", checkpoint, output, "--mapping", table, "--json")
+    assert json.loads(printed.out)["kind"] == "verdict"
+    assert printed.err.count("built\n") == 2  # in float32 and in float64
 
 
-def test_inputs_that_nothing_tells(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("one_case")
+def test_inputs_that_nothing_tells(tmp_path: Path, cli: Cli, refused: Refused) -> None:
     checkpoint, table = files(tmp_path, "lstm", change=('inputs: ["x: b 9 5"]', ""))
     output = wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table).output
-    told = ["verify", str(checkpoint), str(output), "--mapping", str(table)]
-    refused(capsys, told, 2, "the model's inputs are not known; add `inputs:` to the table")
-    assert main([*told, "--input", "x: b 9 5"]) == 0
+    command = ("verify", checkpoint, output, "--mapping", table)
+    refused(*command, says="the model's inputs are not known; add `inputs:` to the table")
+    cli(*command, "--input", "x: b 9 5")
 
 
 def test_no_weights_are_drawn_for_a_model_that_will_be_filled() -> None:

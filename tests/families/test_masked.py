@@ -18,14 +18,10 @@ pytestmark = pytest.mark.usefixtures("one_case")
 
 HEAD = "{torch: head, keras: head, kind: linear}"
 MASKED = ('["x: b t=6 c=8", "keep: b t=6, mask"]', ["{torch: attn, keras: attn, kind: attention_packed}"])
-WORDS = (
-    '["ids: b t=6, below 4", "keep: b t=6, mask"]',
-    [
-        "{torch: embed, keras: embed, kind: embedding}",
-        "{torch: attn, keras: attn, kind: attention_packed}",
-        "{torch: norm, keras: norm, kind: layer_norm}",
-    ],
-)
+NORM = "{torch: norm, keras: norm, kind: layer_norm}"
+BEHIND = (MASKED[0], [*MASKED[1], NORM])
+EMBED = "{torch: embed, keras: embed, kind: embedding}"
+WORDS = ('["ids: b t=6, below 4", "keep: b t=6, mask"]', [EMBED, *BEHIND[1]])
 LAYER = "encoder.layers.<n>."
 ENCODER = (
     MASKED[0],
@@ -47,7 +43,6 @@ DECODER = (
         "{torch: decoder.layers.0.linear2, keras: down, kind: linear}",
     ],
 )
-BEHIND = (MASKED[0], [*MASKED[1], "{torch: norm, keras: norm, kind: layer_norm}"])
 TABLES = {"behind": BEHIND, "masked": MASKED, "words": WORDS, "encoder": ENCODER, "decoder": DECODER}
 
 
@@ -68,8 +63,7 @@ class Files:
         return wdport.verify(self.checkpoint, self.output, mapping=self.table)
 
     def verify_recording(self) -> wdport.Verdict:
-        options = ["--mapping", str(self.table), "-o", str(self.recording)]
-        assert main(["record", str(self.checkpoint), *options]) == 0
+        assert main(["record", str(self.checkpoint), "--mapping", str(self.table), "-o", str(self.recording)]) == 0
         return wdport.verify_recording(self.output, self.recording, mapping=self.table)
 
 

@@ -12,9 +12,9 @@ import torch
 from keras import layers
 
 import wdport
+from tests.command import Cli, Refused
 from tests.families.test_custom import HEAD, TABLES, files
 from tests.families.toys import nets
-from wdport.cli.main import main
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily, description, first_difference
 from wdport.families.registry import own_model
@@ -114,24 +114,25 @@ def wrapped(folder: Path, *, but: str = "", with_too: str = "") -> tuple[Path, P
     return checkpoint, table
 
 
-def test_it_is_left_out_and_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_left_out_and_said(tmp_path: Path, cli: Cli) -> None:
+    """Unless the table has it."""
     checkpoint, table = wrapped(tmp_path)
-    assert main(["convert", str(checkpoint), "-o", str(tmp_path / "out.keras"), "--mapping", str(table)]) == 0
-    assert capsys.readouterr().out.count(SAID) == 1
+    command = ("convert", checkpoint, "-o", tmp_path / "out.keras", "--mapping", table)
+    assert cli(*command).out.count(SAID) == 1
+    table.write_text(table.read_text().replace("torch: lstm, ", "torch: net.lstm, ").replace("h: head", "h: net.head"))
+    assert SAID not in cli(*command, "--force").out
 
 
-def test_beside_a_loss(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_beside_a_loss(tmp_path: Path, cli: Cli, refused: Refused) -> None:
     """As in a LightningModule with a loss that has weights: one row drops them, and every verb says so."""
     checkpoint, table = wrapped(tmp_path, with_too="loss.weight")
-    output, run, told = tmp_path / "out.keras", tmp_path / "run.npz", ["--mapping", str(table)]
-    assert main(["convert", str(checkpoint), "-o", str(output), *told]) == 4
-    assert "unexpected loss.weight (2,); " in capsys.readouterr().err
+    output, run = tmp_path / "out.keras", tmp_path / "run.npz"
+    refused("convert", checkpoint, "-o", output, "--mapping", table, code=4, says="unexpected loss.weight (2,); ")
     table.write_text(f"{table.read_text()}\ntensors:\n  - {{torch: loss.weight, drop: only for training}}\n")
-    said = "6 of 7 names have the prefix 'net.', which is removed"
-    for words in (["convert", str(checkpoint), "-o", str(output)], ["verify", str(checkpoint), str(output)],
-                  ["record", str(checkpoint), "-o", str(run)]):  # fmt: skip
-        assert main([*words, *told]) == 0
-        assert " ".join(capsys.readouterr().out.split()).count(said) == 1
+    for words in (("convert", checkpoint, "-o", output), ("verify", checkpoint, output),
+                  ("record", checkpoint, "-o", run)):  # fmt: skip
+        printed = " ".join(cli(*words, "--mapping", table).out.split())
+        assert printed.count("6 of 7 names have the prefix 'net.', which is removed") == 1
     assert wdport.verify_recording(output, run, mapping=table)
 
 
@@ -149,13 +150,6 @@ def test_all_or_nothing(tmp_path: Path, change: dict[str, str]) -> None:
     checkpoint, table = wrapped(tmp_path, **change)
     with pytest.raises(MisfitError, match=r"net\."):
         wdport.convert(checkpoint, tmp_path / "out.keras", mapping=table)
-
-
-def test_a_table_that_has_it_keeps_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    checkpoint, table = wrapped(tmp_path)
-    table.write_text(table.read_text().replace("torch: lstm, ", "torch: net.lstm, ").replace("h: head", "h: net.head"))
-    assert main(["convert", str(checkpoint), "-o", str(tmp_path / "out.keras"), "--mapping", str(table)]) == 0
-    assert SAID not in capsys.readouterr().out
 
 
 def build(edit: str = "") -> keras.Model:
@@ -177,6 +171,7 @@ def _build(edit: str) -> keras.Model:
 
 DIFFERENCES = {
     "": "",
+    "gelu": "approximate false in the file and true now",
     "seed": "",
     "padding": "layer conv has padding same in the file and valid now",
     "epsilon": "layer norm has epsilon 1e-05 in the file and 0.001 now",
@@ -186,13 +181,10 @@ DIFFERENCES = {
 
 @pytest.mark.parametrize("edit", DIFFERENCES)
 def test_the_first_difference(edit: str) -> None:
-    assert first_difference(description(build()), description(build(edit)), True) == DIFFERENCES[edit]
-
-
-def test_an_operation_between_layers_counts() -> None:
-    assert "approximate false in the file and true now" in first_difference(
-        description(build()), description(build("gelu")), True
-    )
+    """An operation between layers counts, too."""
+    found = first_difference(description(build()), description(build(edit)), True)
+    assert DIFFERENCES[edit] in found
+    assert bool(found) == bool(DIFFERENCES[edit])
 
 
 def test_another_release_of_keras_may_have_other_keys() -> None:
@@ -221,9 +213,7 @@ layers:
 """
 
 
-def test_code_that_changed_after_the_conversion(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_code_that_changed_after_the_conversion(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
     """The mended function computes what PyTorch does, and the file still does not."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
@@ -234,16 +224,14 @@ def test_code_that_changed_after_the_conversion(
     from pair_of_files import theirs  # type: ignore[import-not-found]
 
     torch.save(theirs().state_dict(), "net.pt")
-    assert main(["convert", "net.pt", "--mapping", "table.yaml"]) == 0
+    cli("convert", "net.pt", "--mapping", "table.yaml")
     _again(right)
-    capsys.readouterr()
-    assert main(["verify", "net.pt", "net.keras", "--mapping", "table.yaml"]) == 4
-    assert capsys.readouterr().err == (
+    assert cli("verify", "net.pt", "net.keras", "--mapping", "table.yaml", code=4).err == (
         "error: net.keras: holds another model than pair_of_files:ours makes now: layer last has activation gelu in "
         "the file and relu now; convert the checkpoint again, or restore the code that it was made with\n"
     )
-    assert main(["convert", "net.pt", "--mapping", "table.yaml", "--force"]) == 0
-    assert main(["verify", "net.pt", "net.keras", "--mapping", "table.yaml"]) == 0
+    cli("convert", "net.pt", "--mapping", "table.yaml", "--force")
+    cli("verify", "net.pt", "net.keras", "--mapping", "table.yaml")
 
 
 def _again(text: str) -> None:

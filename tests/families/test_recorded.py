@@ -13,28 +13,31 @@ import pytest
 import torch
 
 import wdport
+from tests.command import Cli, Refused
 from tests.families.test_custom import HEAD, TABLES, files
 from tests.families.toys import nets
 from wdport import recorder
-from wdport.cli.main import main
 from wdport.compare.calls import layer_of
 from wdport.parity.planned_items import expected
 from wdport.parity.verify_request import Pair
 
 pytestmark = pytest.mark.usefixtures("one_case")
 
+SHIPPED = Path(__file__).parents[2] / "mappings"
 
-def recorded(folder: Path, name: str) -> tuple[Path, Path, Path]:
+
+def converted(folder: Path, name: str, cli: Cli) -> tuple[Path, Path, Path]:
     """A converted file, a recording and the table."""
     checkpoint, table = files(folder, name)
     output, recording = folder / "out.keras", folder / "run.npz"
-    assert main(["convert", str(checkpoint), "--mapping", str(table), "-o", str(output)]) == 0
-    assert main(["record", str(checkpoint), "--mapping", str(table), "-o", str(recording)]) == 0
+    cli("convert", checkpoint, "--mapping", table, "-o", output)
+    cli("record", checkpoint, "--mapping", table, "-o", recording)
     return output, recording, table
 
 
-def compared(output: Path, recording: Path, table: Path, *more: str) -> int:
-    return main(["verify", str(output), "--against", str(recording), "--mapping", str(table), *more])
+def against(output: Path, recording: Path, table: Path) -> tuple[object, ...]:
+    """The command that compares a converted file with a recording."""
+    return ("verify", output, "--against", recording, "--mapping", table)
 
 
 TAPPED = {
@@ -49,12 +52,11 @@ TAPPED = {
 
 
 @pytest.mark.parametrize("name", TABLES)
-def test_every_model(tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str) -> None:
+def test_every_model(tmp_path: Path, cli: Cli, name: str) -> None:
     reports = {option: tmp_path / f"report{option}" for option in ("--json", "--html", "--junit", "--markdown")}
-    more = [word for option, file in reports.items() for word in (option, str(file))]
-    output, recording, table = recorded(tmp_path, name)
-    assert compared(output, recording, table, *more) == 0
-    assert "PASS  out.keras computes what run.npz computes" in capsys.readouterr().out
+    output, recording, table = converted(tmp_path, name, cli)
+    printed = cli(*against(output, recording, table), *(word for report in reports.items() for word in report)).out
+    assert "PASS  out.keras computes what run.npz computes" in printed
     told = json.loads(reports["--json"].read_text())
     assert told["passed"] is True
     made = {layer_of(tap["reference"]) if tap["candidate"] else "output" for tap in told["taps"]}
@@ -99,7 +101,7 @@ def run_each_without(packages: str, *commands: list[str]) -> list[tuple[int, str
     return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
 
 
-def test_neither_side_needs_the_other(tmp_path: Path) -> None:
+def test_neither_side_needs_the_other(tmp_path: Path, cli: Cli) -> None:
     """The recording is made without Keras, JAX and the Keras model; the comparison without torch, the PyTorch model and
     the checkpoint."""
     checkpoint, table = files(tmp_path, "lstm")
@@ -108,7 +110,7 @@ def test_neither_side_needs_the_other(tmp_path: Path) -> None:
     made = run_without("keras jax tests.families.toys.twins", "record", str(checkpoint), "--mapping", str(table),
                        "-o", str(recording))  # fmt: skip
     assert (made.returncode, made.stderr) == (0, "")
-    assert main(["record", str(checkpoint), "--mapping", str(table), "-o", str(recording), "--force"]) == 0  # one case
+    cli("record", checkpoint, "--mapping", table, "-o", recording, "--force")  # one case
     checkpoint.unlink()
     told = run_without("torch tests.families.toys.nets", "verify", str(output), "--against", str(recording),
                        "--mapping", str(table))  # fmt: skip
@@ -116,56 +118,42 @@ def test_neither_side_needs_the_other(tmp_path: Path) -> None:
     assert "PASS" in told.stdout
 
 
-def test_what_is_calculated_is_recorded(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_is_calculated_is_recorded(tmp_path: Path, cli: Cli) -> None:
     """The sum of an LSTM's biases, rounded to float32, is not what PyTorch calculates with."""
-    output, recording, table = recorded(tmp_path, "lstm")
+    output, recording, table = converted(tmp_path, "lstm", cli)
     index = json.loads(np.load(recording)["index"].tobytes())
     assert set(index["values"]) == {"lstm.bias_ih_l0", "lstm.bias_hh_l0"}
-    capsys.readouterr()
     told = ["tests.families.toys.nets:lstm", str(tmp_path / "ck.pt"), "-o", str(recording), "--input", "x: b 9 5"]
     assert recorder.main(told) == 0
-    assert compared(output, recording, table) == 6
-    error = capsys.readouterr().err
+    error = cli(*against(output, recording, table), code=6).err
     assert "does not hold lstm.bias_ih_l0, which line 7 of the table calculates with" in error
     assert recorder.main([*told, "--keep", "lstm.bias_*"]) == 0
-    assert compared(output, recording, table) == 0
+    cli(*against(output, recording, table))
 
 
-def test_the_recording_of_another_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output, recording, table = recorded(tmp_path, "lstm")
+def test_the_recording_of_another_checkpoint(tmp_path: Path, cli: Cli) -> None:
+    output, recording, table = converted(tmp_path, "lstm", cli)
     torch.save(nets.randomised(nets.lstm(), 1).state_dict(), tmp_path / "ck.pt")
-    assert main(["record", str(tmp_path / "ck.pt"), "--mapping", str(table), "-o", str(recording), "--force"]) == 0
-    assert compared(output, recording, table) == 4
-    assert "is of another checkpoint" in capsys.readouterr().err
+    cli("record", tmp_path / "ck.pt", "--mapping", table, "-o", recording, "--force")
+    assert "is of another checkpoint" in cli(*against(output, recording, table), code=4).err
 
 
-REFUSED = {
-    "no table and no function": (["CHECKPOINT"], 2, "or CHECKPOINT is missing"),
-    "a table without a function": (["CHECKPOINT", "--mapping", "BARE"], 2, "does not name the PyTorch model"),
-    "no checkpoint": (["nowhere.pt", "--mapping", "TABLE"], 3, "nowhere.pt"),
-    "a table for another": (["CHECKPOINT", "--mapping", "OTHER"], 4, "lacks gru.bias_hh_l0"),
-    "a shipped table": (
-        ["CHECKPOINT", "--mapping", "mappings/waveletdiff.yaml"],
-        2,
-        "is not a table for your own model",
-    ),
-}
-
-
-@pytest.mark.parametrize("case", REFUSED)
-def test_refusals(tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str) -> None:
-    arguments, code, words = REFUSED[case]
-    checkpoint, table = files(tmp_path, "lstm")
-    (tmp_path / "bare.yaml").write_text("format: 2\n" + TABLES["lstm"])
-    (tmp_path / "other.yaml").write_text(HEAD.format(torch="gru", keras="gru") + TABLES["gru"])
-    names = {"CHECKPOINT": checkpoint, "TABLE": table, "BARE": tmp_path / "bare.yaml", "OTHER": tmp_path / "other.yaml"}
-    filled = [str(names.get(each, each)) for each in arguments]
-    assert main(["record", *filled, "-o", str(tmp_path / "run.npz")]) == code
-    shown = capsys.readouterr()
-    assert shown.out == ""
-    assert shown.err.count("\n") == 1
-    assert words in shown.err
-    assert not (tmp_path / "run.npz").exists()
+@pytest.mark.parametrize(
+    ("words", "code", "says"),
+    [(["ck.pt"], 2, "or CHECKPOINT is missing"), (["ck.pt", "--mapping", "bare.yaml"], 2, "does not name the PyTorch"),
+     (["nowhere.pt", "--mapping", "my.yaml"], 3, "nowhere.pt"),
+     (["ck.pt", "--mapping", "other.yaml"], 4, "lacks gru.bias_hh_l0"),
+     (["ck.pt", "--mapping", f"{SHIPPED}/waveletdiff.yaml"], 2, "is not a table for your own model")],
+)  # fmt: skip
+def test_refusals(
+    tmp_path: Path, words: list[str], code: int, says: str, refused: Refused, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    files(tmp_path, "lstm")
+    Path("bare.yaml").write_text("format: 2\n" + TABLES["lstm"])
+    Path("other.yaml").write_text(HEAD.format(torch="gru", keras="gru") + TABLES["gru"])
+    refused("record", *words, "-o", "run.npz", code=code, says=says)
+    assert not Path("run.npz").exists()
 
 
 SUFFIXES = (".keras", ".weights.h5", ".safetensors")
@@ -182,10 +170,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-def test_it_says_where_a_file_is_from(folder: Path, capsys: pytest.CaptureFixture[str], suffix: str) -> None:
+def test_it_says_where_a_file_is_from(folder: Path, cli: Cli, suffix: str) -> None:
     output = folder / f"out{suffix}"
-    assert main(["inspect", str(output)]) == 0
-    shown = capsys.readouterr().out
+    shown = cli("inspect", output).out
     told = [" ".join(line.split()) for line in shown.splitlines()]
     checkpoint = hashlib.sha256((folder / "ck.pt").read_bytes()).hexdigest()
     assert "model your own, built by tests.families.toys.twins:gru" in told
@@ -195,8 +182,7 @@ def test_it_says_where_a_file_is_from(folder: Path, capsys: pytest.CaptureFixtur
     assert f"manifest out{suffix}.wdport.json agrees" in told
     assert str(folder) not in shown
     model = wdport.Port(folder / "my.yaml").load(folder / "ck.pt")
-    assert main(["inspect", str(output), "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(cli("inspect", output, "--json").out)
     assert found["built_by"] == "tests.families.toys.twins:gru"
     assert found["source"]["name"] == "ck.pt"
     assert found["mapping"]["sha256"] == hashlib.sha256((folder / "my.yaml").read_bytes()).hexdigest()
@@ -212,15 +198,7 @@ def test_the_function_is_quoted_and_never_imported(folder: Path) -> None:
     assert "built by tests.families.toys.twins:gru" in told.stdout
 
 
-def copied(folder: Path, to: Path) -> Path:
-    """The archive and its manifest, to be changed."""
-    for name in ("out.keras", "out.keras.wdport.json"):
-        (to / name).write_bytes((folder / name).read_bytes())
-    return to / "out.keras"
-
-
-def test_a_missing_manifest_is_said(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    output = copied(folder, tmp_path)
-    output.with_name(f"{output.name}.wdport.json").unlink()
-    assert main(["inspect", str(output)]) == 0
-    assert "out.keras.wdport.json is missing; the file holds the same" in capsys.readouterr().out
+def test_a_missing_manifest_is_said(folder: Path, tmp_path: Path, cli: Cli) -> None:
+    output = tmp_path / "out.keras"
+    output.write_bytes((folder / "out.keras").read_bytes())
+    assert "out.keras.wdport.json is missing; the file holds the same" in cli("inspect", output).out

@@ -153,9 +153,11 @@ def test_one_program_for_all_settings(file: Path) -> None:
 def test_a_text_does_not_depend_on_its_batch(gaps: bool, wide: KerasModel) -> None:
     """Neither on the others, nor on their padding, nor on how many are computed at a time."""
     prompts, length = prompts_of(1, gaps), 0 if gaps else 9
-    told: dict[str, Any] = {"length": length, "temperature": 0.9, "top_k": 20, "seed": 4}
+    told: dict[str, Any] = {"length": length, "temperature": 0.9, "top_k": 20, "seed": 4, "steps": 3,
+                            "block_length": 3, "threshold": 0.1, "edit": 0.1}  # fmt: skip
     prompts = prompts if not gaps else [np.append(prompt, MASK) for prompt in prompts]
     together = wdport.generate(wide, prompts, **told)
+    assert len(set(together.taken.tolist())) > 1
     parts = wdport.generate(wide, prompts, batch=2, **told)
     fewer = wdport.generate(wide, prompts[:2], **told)
     for found in (parts, fewer):
@@ -166,7 +168,8 @@ def test_a_text_does_not_depend_on_its_batch(gaps: bool, wide: KerasModel) -> No
     assert len(parts) == len(prompts)
 
 
-def test_tokens_are_drawn_by_the_law_of_the_model(wide: KerasModel) -> None:
+@pytest.mark.parametrize("filters", [{"top_k": 12}, {"top_p": 0.6}, {}])
+def test_tokens_are_drawn_by_the_law_of_the_model(wide: KerasModel, filters: dict[str, Any]) -> None:
     """Chi-square of 4,000 draws of the same token against the library's tempered and filtered probabilities."""
     prompt, count, temperature = np.array([7, MASK, 9, 4]), 4000, 4.0
     module = reference()
@@ -174,18 +177,21 @@ def test_tokens_are_drawn_by_the_law_of_the_model(wide: KerasModel) -> None:
         found = module(torch.from_numpy(prompt)[None], torch.ones(1, 4, dtype=torch.int64))
         logits = getattr(found, "logits", found)[0, 1]
         logits[MASK] = torch.finfo(torch.float64).min
-        kept = BlockRefinementScheduler._top_k_filtering(logits[None] / temperature, 12)
+        kept = BlockRefinementScheduler._top_k_filtering(logits[None] / temperature, filters.get("top_k"))
+        kept = BlockRefinementScheduler._top_p_filtering(kept, filters.get("top_p"))
         law = torch.softmax(kept, -1)[0].numpy()
-    done = wdport.generate(wide, [prompt] * count, temperature=temperature, top_k=12)
+    done = wdport.generate(wide, [prompt] * count, temperature=temperature, **filters)
     counts = np.bincount([text[1] for text in done.tokens], minlength=WORDS)
-    assert (law > 0).sum() == 12
+    assert (law > 0).sum() == filters.get("top_k", (law > 0).sum())
+    assert (law > 0).sum() > 5
     assert not counts[law == 0].any()
     assert chisquare(counts[law > 0], count * law[law > 0]).pvalue > 1e-3
 
 
-def test_an_end_cuts_a_text_and_stops_its_sample(model: KerasModel) -> None:
+@pytest.mark.parametrize("block", [8, 24])
+def test_an_end_cuts_a_text_and_stops_its_sample(model: KerasModel, block: int) -> None:
     prompts = prompts_of(2, False)
-    told: dict[str, Any] = {"length": 24, "block_length": 8, "temperature": 4.0, "threshold": 1.0}
+    told: dict[str, Any] = {"length": 24, "block_length": block, "temperature": 4.0, "threshold": 1.0}
     free, ends = wdport.generate(model, prompts, **told), 0
     for end in range(3, 12):
         cut = wdport.generate(model, prompts, end=end, **told)
@@ -194,7 +200,7 @@ def test_an_end_cuts_a_text_and_stops_its_sample(model: KerasModel) -> None:
             last = len(prompt) + found[0] + 1 if len(found) else len(whole)
             assert np.array_equal(text, whole[:last])
             ends += int(taken < 24)
-    assert ends > 3
+    assert ends > (3 if block == 8 else 0)
 
 
 def test_forbidden_tokens_are_never_written(model: KerasModel) -> None:

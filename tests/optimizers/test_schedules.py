@@ -174,12 +174,3 @@ def test_a_schedule_per_epoch_holds_its_rates_for_an_epoch() -> None:
     ours = Schedule(lrs.StepLR(optimizer, 1, 0.5).state_dict(), _options(optimizer))
     rates, _ = ours.ahead(7, every=3)
     assert rates[:, 0].tolist() == [2e-3] * 3 + [1e-3] * 3 + [5e-4]
-
-
-def test_a_schedule_that_is_a_function_is_refused() -> None:
-    optimizer = _optimizer()
-    state = lrs.LambdaLR(optimizer, lambda step: 1.0 / (step + 1)).state_dict()
-    with pytest.raises(UsageError, match="is a function of the training program"):
-        Schedule(state, _options(optimizer))
-    with pytest.raises(UsageError, match="is of an unknown class"):
-        Schedule({"last_epoch": 3, "cycle": 7}, _options(optimizer))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import torch
@@ -61,7 +62,7 @@ class Block(nn.Module):
 class Patches(nn.Module):
     """A vision transformer of ``depth`` blocks."""
 
-    def __init__(self, depth: int) -> None:
+    def __init__(self, depth: int = 12) -> None:
         super().__init__()
         self.patch, self.cls = nn.Conv2d(3, 8, 4, 4), nn.Parameter(torch.zeros(1, 1, 8))
         self.pos, self.head = nn.Parameter(torch.zeros(1, 5, 8)), nn.Linear(8, 3)
@@ -133,28 +134,7 @@ class Doubling(nn.Module):
         return self.head(x * ones.log()) if x_unused is not None else x  # type: ignore[no-any-return]
 
 
-def doubling() -> nn.Module:
-    return Doubling()
-
-
-def images() -> nn.Module:
-    return Images()
-
-
-def patches(depth: int = 12) -> nn.Module:
-    return Patches(depth)
-
-
-def sequences() -> nn.Module:
-    return Sequences()
-
-
-def branching() -> nn.Module:
-    return Branching()
-
-
-def odd() -> nn.Module:
-    return Odd()
+images, patches, sequences, branching, odd, doubling = Images, Patches, Sequences, Branching, Odd, Doubling
 
 
 def encoder() -> nn.Module:
@@ -172,8 +152,7 @@ def diffusing() -> Any:
     )  # fmt: skip
 
 
-def one_layer() -> nn.Module:
-    return nn.GRU(3, 4)
+one_layer = partial(nn.GRU, 3, 4)
 
 
 def of_a_file(path: str) -> nn.Module:

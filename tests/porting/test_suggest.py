@@ -14,8 +14,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.command import Cli
-from wdport.cli.main import main
+from tests.command import Cli, Refused
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
 from wdport.porting.candidate_rows import axes_between, table_of_rows, tensor_rules
@@ -150,32 +149,28 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def test_a_checkpoint_alone_gives_a_guess(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("project")
+def test_a_checkpoint_alone_gives_a_guess(cli: Cli) -> None:
     module = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.ReLU(), torch.nn.Linear(3, 2))
     torch.save(module.state_dict(), "net.pt")
-    assert (
-        main(["map", "suggest", "--checkpoint", "net.pt", "--keras-model", "suggested_twin:build", "-o", "t.yaml"]) == 0
-    )
+    cli("map", "suggest", "--checkpoint", "net.pt", "--keras-model", "suggested_twin:build", "-o", "t.yaml")
     text = Path("t.yaml").read_text()
     assert "nothing is proved" in text
     assert '{torch: "0", keras: first, kind: linear}' in text
-    assert main(["map", "check", "t.yaml", "net.pt", "--keras-model", "suggested_twin:build"]) == 0
+    cli("map", "check", "t.yaml", "net.pt", "--keras-model", "suggested_twin:build")
 
 
-def test_refusals(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    for words, said in (
-        (["--keras-model", "suggested_twin:build"], "--reference"),
-        (["--reference", "suggested_net:build"], "--keras-model"),
-        (BOTH, "the models' inputs are not known"),
-        ([*BOTH, "--input", "x: b 5"], "where the Keras model takes"),
-        ([*BOTH, "--input", "x: b 4", "-o", "suggested_net.py"], "exists already"),
-        (["--reference", "suggested_net:none", "--keras-model", "suggested_twin:build", "--input", "x: b 4"], "none"),
+@pytest.mark.usefixtures("project")
+def test_refusals(refused: Refused) -> None:
+    for words, code, says in (
+        (BOTH[2:], 2, "--reference"),
+        (BOTH[:2], 2, "--keras-model"),
+        (BOTH, 2, "the models' inputs are not known"),
+        ([*BOTH, "--input", "x: b 5"], 4, "where the Keras model takes"),
+        ([*BOTH, "--input", "x: b 4", "-o", "suggested_net.py"], 2, "exists already"),
+        (["--reference", "suggested_net:none", *BOTH[2:], "--input", "x: b 4"], 2, "none"),
     ):
-        assert main(["map", "suggest", *words]) in (2, 4)
-        error = capsys.readouterr().err
-        assert error.startswith("error: ")
-        assert len(error.splitlines()) == 1
-        assert said in error
+        refused("map", "suggest", *words, code=code, says=says)
     assert Path("suggested_net.py").read_text() == NET
 
 
@@ -187,7 +182,7 @@ def test_a_twin_of_another_width_stops_at_its_layer(project: Path, cli: Cli) -> 
     assert not Path("t.yaml").exists()
 
 
-def test_a_table_that_is_not_proved_ends_with_the_code_of_its_verdict(project: Path) -> None:
+def test_a_table_that_is_not_proved_ends_with_the_code_of_its_verdict(project: Path, cli: Cli) -> None:
     """A ReLU that ends at 20 is one for the inputs that are compared first, not for the larger ones of the proof."""
     capped = """
 import keras
@@ -200,5 +195,5 @@ def build():
     return keras.Model(x, layers.Dense(2, name="second")(hidden))
 """
     (project / "suggested_twin.py").write_text(capped)
-    assert main(SUGGEST) == 1
+    cli(*SUGGEST, code=1)
     assert "not proved" in Path("t.yaml").read_text().lower()

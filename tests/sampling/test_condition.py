@@ -139,11 +139,8 @@ def test_guidance_is_the_formula(weight: float) -> None:
             "scale: the model takes a condition, scale, and was trained with it; give "
             "scale=NUMBER or data, or unconditional=True",
         ),
-        (
-            conditioned(replace(SCALE, trained=None, statistic=None)),
-            {},
-            "may have been trained with or without it; give scale=NUMBER, or unconditional=True",
-        ),
+        (conditioned(replace(SCALE, trained=None, statistic=None)), {},
+         "may have been trained with or without it; give scale=NUMBER, or unconditional=True"),
         (conditioned(SCALE), {"scale": 1.0, "unconditional": True}, "unconditional: scale is given"),
         (conditioned(SCALE), {"scale": [1.0, 0.0]}, "scale: 0 is not positive; give positive numbers"),
         (conditioned(SCALE), {"scale": -1}, "scale: -1 is not positive"),
@@ -154,11 +151,8 @@ def test_guidance_is_the_formula(weight: float) -> None:
         (conditioned(SCALE), {"scale": []}, "scale: has shape (0,); give numbers (n)"),
         (conditioned(SCALE), {"scale": "data"}, "scale: the model does not hold scale of its training data"),
         (conditioned(SCALE), {"scale": "much"}, "scale: 'much' is not a number"),
-        (
-            conditioned(replace(SCALE, trained=False)),
-            {"scale": 2.0},
-            "scale: the model was trained without this condition",
-        ),
+        (conditioned(replace(SCALE, trained=False)), {"scale": 2.0},
+         "scale: the model was trained without this condition"),
         (conditioned(VECTOR), {"condition": [1.0]}, "condition: has shape (1,); give numbers (n, 2)"),
         (conditioned(replace(VECTOR, null=None)), {"unconditional": True}, "does not run without its condition, text"),
         (conditioned(SCALE), {"scale": 1.0, "guidance": 2.0}, "guidance: the model was not trained for"),
@@ -176,7 +170,7 @@ def test_guidance_is_the_formula(weight: float) -> None:
         (network(), {"labels": [0, 1, 2]}, "labels: 3 labels for 2 samples"),
         (network(), {"labels": 0, "guidance": float("inf")}, "guidance: inf is not a finite number"),
     ],
-)
+)  # fmt: skip
 def test_what_is_refused(net: Network, given: dict[str, Any], text: str) -> None:
     with pytest.raises(UsageError) as caught:
         drawn(net, count=2, **given)

@@ -19,7 +19,6 @@ import pytest
 
 import wdport
 from tests.compiler import compiler_flags
-from tests.make import SETTINGS, TINY, make_state, save
 from tests.sampling.toy import SHAPE, toy_programs
 from wdport.cli.processes import parse_devices
 from wdport.errors import UsageError
@@ -102,13 +101,6 @@ def test_devices_do_not_change_samples(processes: int, tmp_path: Path) -> None:
                 np.testing.assert_allclose(made[name], values, rtol=2e-5, atol=1e-5)
 
 
-@pytest.fixture(scope="module")
-def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return wdport.convert(
-        save(tmp_path_factory.mktemp("devices") / "small.ckpt", make_state(TINY)), values=SETTINGS
-    ).output
-
-
 SHARDED = """
 import sys
 import jax, numpy as np, wdport
@@ -124,13 +116,13 @@ np.savez(path, coefficients=made.coefficients, series=made.series, share=held / 
 
 
 @pytest.mark.full
-def test_devices_share_the_weights(model: Path, tmp_path: Path) -> None:
+def test_devices_share_the_weights(converted: Path, tmp_path: Path) -> None:
     path = tmp_path / "a.npz"
-    (said,) = ended(start(8, "-c", SHARDED, str(path), str(model)))
+    (said,) = ended(start(8, "-c", SHARDED, str(path), str(converted)))
     assert said[0] == 0, said
     with np.load(path) as made:
         assert 1 / 8 < made["share"] < 1 / 4
-    require_samples(path, model)
+    require_samples(path, converted)
 
 
 def require_samples(path: Path, model: Path) -> None:
@@ -146,21 +138,21 @@ def test_one_device_has_nothing_to_share() -> None:
         spread_over(None, shard_weights=True)
 
 
-def test_two_processes_write_one_file(model: Path, tmp_path: Path) -> None:
+def test_two_processes_write_one_file(converted: Path, tmp_path: Path) -> None:
     """The command as it is given on two machines; the first writes, the second says nothing."""
     address, path = free_address(), tmp_path / "a.npz"
-    command = ("-c", RUN, "sample", str(model), *FAST, "-o", str(path), "--distributed")
+    command = ("-c", RUN, "sample", str(converted), *FAST, "-o", str(path), "--distributed")
     said = ended(*(start(4, *command, f"{address},{i}/2") for i in (0, 1)))
     assert [code for code, _, _ in said] == [0, 0], said
     assert "devices       8, of 2 processes\n  batches       of 16;" in said[0][1]
     assert "of 2 processes" not in said[1][1]  # XLA's collectives have their say there, in whole lines and halves
-    require_samples(path, model)
+    require_samples(path, converted)
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
 
 
-def test_processes_with_different_commands_stop(model: Path, tmp_path: Path) -> None:
+def test_processes_with_different_commands_stop(converted: Path, tmp_path: Path) -> None:
     address, path = free_address(), tmp_path / "a.npz"
-    command = ("-c", RUN, "sample", str(model), *FAST, "-o", str(path))
+    command = ("-c", RUN, "sample", str(converted), *FAST, "-o", str(path))
     said = ended(*(start(1, *command, "--eta", eta, "--distributed", f"{address},{i}/2")
                    for i, eta in enumerate(("0.5", "0.25"))))  # fmt: skip
     assert [code for code, _, _ in said] == [2, 2], said
@@ -168,23 +160,23 @@ def test_processes_with_different_commands_stop(model: Path, tmp_path: Path) -> 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_refusal_of_the_first_process_ends_the_others(model: Path, tmp_path: Path) -> None:
+def test_a_refusal_of_the_first_process_ends_the_others(converted: Path, tmp_path: Path) -> None:
     """They would wait for it, and it for them, until jax gives up after minutes."""
     address, path = free_address(), tmp_path / "a.npz"
     with Parts(path, {"n": 11, "batch": 11}) as parts:
         parts.save(0, {"coefficients": np.zeros((1, 26, 3), np.float32)})
-    command = ("-c", RUN, "sample", str(model), *FAST, "-o", str(path))
+    command = ("-c", RUN, "sample", str(converted), *FAST, "-o", str(path))
     said = ended(*(start(1, *command, "--distributed", f"{address},{i}/2") for i in (0, 1)))
     assert [code for code, _, _ in said] == [2, 5], said
     assert "holds parts of another run" in said[0][2]
     assert "--distributed: the first process cannot begin; see its output" in said[1][2]
 
 
-def test_a_process_that_dies_ends_the_first(model: Path, tmp_path: Path) -> None:
+def test_a_process_that_dies_ends_the_first(converted: Path, tmp_path: Path) -> None:
     """At once, with what is finished kept; jax waits for five minutes at its end, and aborts."""
     address, path = free_address(), tmp_path / "a.npz"
     words = ["--sampler", "ddim", "--steps", "10", "-n", "200000", "--batch-size", "8", "--chunk", "8", "-o", str(path)]
-    both = [start(1, "-c", RUN, "sample", str(model), *words, "--distributed", f"{address},{i}/2") for i in (0, 1)]
+    both = [start(1, "-c", RUN, "sample", str(converted), *words, "--distributed", f"{address},{i}/2") for i in (0, 1)]
     while both[0].poll() is None and not list(tmp_path.glob("a.npz.parts/0*.npz")):
         time.sleep(0.1)
     both[1].kill()

@@ -2,6 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import jax
+import pytest
+
 from tests.training.points import points
+from wdport.keras_runtime import exact_float64
 
 __all__ = ["points"]
+
+
+@pytest.fixture
+def exact() -> Iterator[None]:
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64():
+        yield

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import wdport
+from tests.command import Cli, Refused
 from tests.data.test_transforms import prices
-from tests.make import QK_NORM, TINY, make_state, save
+from tests.make import QK_NORM, SETTINGS, TINY, make_state, save
 from tests.sampling.toy import ABOUT
-from wdport.cli.main import main
 from wdport.data.series import Series, read_series
 from wdport.data.transforms import OhlcAtr
 from wdport.diffusion.noising import StepNoising, min_snr_law, step_noising
@@ -29,7 +29,6 @@ from wdport.training.run import train
 from wdport.training.training_data import source_of
 
 SCALED = Config(**{**TINY.to_dict(), "features": 5, "qk_norm": True, "scale_embedding": True})
-SETTINGS = {"num_heads": "2", "wavelet": "db2", "seq_len": "24"}
 PUBLIC: dict[str, Any] = {
     "model": {"embed_dim": 16, "num_heads": 2, "num_layers": 1, "time_embed_dim": 8}, "dataset": {"seq_len": 24},
     "optimizer": {"lr": 3e-4, "scheduler_type": "onecycle"}, "training": {"epochs": 2, "batch_size": 8},
@@ -204,18 +203,14 @@ def test_the_rates_of_a_warmed_up_cosine_are_those_of_lambda_lr() -> None:
 
 
 def test_the_recipe_in_python_is_that_of_the_command(
-    converted: Path, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    converted: Path, data: Path, tmp_path: Path, cli: Cli, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    base = ["train", str(data), "--resume", str(converted), "--epochs", "2", "--batch-size", "8", "-o"]
-    assert main([*base, "command", "--recipe", "public"]) == 0
-    assert (
-        "the public recipe: steps by the Min-SNR law, onecycle to 0.001, weight decay 1e-05" in capsys.readouterr().err
-    )
-    assert main([*base, "command"]) != 0
-    assert "holds the state of another run" in capsys.readouterr().err
-    assert main([*base, "other", "--recipe", "public", "--lr", "0.1"]) == 2
-    assert "--lr: is part of the public recipe" in capsys.readouterr().err
+    command = ("train", data, "--resume", converted, "--epochs", "2", "--batch-size", "8", "-o")
+    printed = cli(*command, "command", "--recipe", "public").err
+    assert "the public recipe: steps by the Min-SNR law, onecycle to 0.001, weight decay 1e-05" in printed
+    refused(*command, "command", says="holds the state of another run")
+    refused(*command, "other", "--recipe", "public", "--lr", "0.1", says="--lr: is part of the public recipe")
     model = wdport.load_model(converted)
     run = train(model, data, tmp_path / "python", epochs=2, batch_size=8, recipe="public")
     assert run.losses

@@ -147,11 +147,8 @@ def test_fit_has_the_losses_of_one_device_under_keras_distributions(results: Res
 def test_two_processes_have_the_losses_of_one(results: Results) -> None:
     for found in results.two:
         assert_same(found["sharded"], results.alone["one"])
-    assert sorted(path.name for path in (results.folder / "sharded2").iterdir()) == [
-        "metrics.csv",
-        "run.json",
-        "state.npz",
-    ]
+    names = sorted(path.name for path in (results.folder / "sharded2").iterdir())
+    assert names == ["metrics.csv", "run.json", "state.npz"]
 
 
 def test_batches_are_multiples_of_the_devices(results: Results, points: Any, tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def test_a_unet_is_trained_by_one_command(tmp_path: Path, capsys: pytest.Capture
     for index, (image, label) in enumerate(zip(pixels, labels, strict=True)):
         (tmp_path / "images" / str(label)).mkdir(parents=True, exist_ok=True)
         Image.fromarray(image[..., 0]).save(tmp_path / "images" / str(label) / f"{index}.png")
-    options = ["--config", str(tmp_path / "unet"), "--batch-size", "4", "-o"]
+    options = ["--config", str(tmp_path / "unet"), "--batch-size", "4", "--min-snr", "5", "-o"]
     arrays = [str(tmp_path / "images.npy"), "--condition", str(tmp_path / "labels.npy")]
     losses = []
     for name, data in (("run", arrays), ("folder", [str(tmp_path / "images")])):

@@ -16,7 +16,6 @@ from jax.test_util import check_grads
 
 import wdport
 from tests.make import SETTINGS, SMALL, make_module, make_state, save
-from tests.training.test_model import exact
 from tests.training.test_run import GIVEN, STATES
 from wdport.families.waveletdiff.reference import training_loss
 from wdport.nets.boundary import compile_options, once
@@ -26,8 +25,6 @@ from wdport.training.batches import TrainingBatches
 from wdport.training.network_training import step_options
 from wdport.training.placement import Placement
 from wdport.training.training_data import source_of
-
-__all__ = ["exact"]
 
 
 def products(jaxpr: Any, names: str = "dot_general") -> list[tuple[str, ...]]:

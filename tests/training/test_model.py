@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,30 +13,14 @@ import pytest
 import torch
 
 import wdport
-from tests.families.unet2d import make as unets
 from tests.make import SETTINGS, SMALL, TINY, make_state, save
 from wdport.diffusion.loss import DiffusionLoss, RandomBatch
 from wdport.diffusion.noising import FlowNoising, step_noising
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.keras_runtime import exact_float64
 from wdport.model import LossPart
 from wdport.optimizers.torch_like import Adam
-
-COEFFICIENT = {**SETTINGS, "prediction_target": "coefficient"}
-
-
-@pytest.fixture
-def exact() -> Iterator[None]:
-    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64():
-        yield
-
-
-def converted(folder: Path, settings: dict[str, str] = COEFFICIENT, policy: str = "float32") -> Any:
-    checkpoint = save(folder / "a.ckpt", make_state())
-    wdport.convert(checkpoint, folder / "a.keras", values=settings, force=True)
-    return wdport.load_model(folder / "a.keras", policy)
 
 
 def drawn(seed: int, batch: int, shape: tuple[int, ...]) -> tuple[np.ndarray, RandomBatch]:
@@ -179,20 +162,6 @@ def test_what_fills_the_last_batch_has_no_effect(points: Any) -> None:
         found.append([told.history["loss"], *(np.asarray(each.value) for each in trained.network.trainable_variables)])
     for one, other in zip(*found, strict=True):
         assert np.array_equal(one, other)
-
-
-def test_a_unet_of_a_users_folder_trains(tmp_path: Path) -> None:
-    pytest.importorskip("diffusers", exc_type=ImportError)
-    blocks = {"block_out_channels": (8,), "down_block_types": ("DownBlock2D",), "up_block_types": ("UpBlock2D",)}
-    folder = unets.save(tmp_path / "unet", {**unets.SMALL, **blocks, "add_attention": False, "num_class_embeds": 4})
-    wdport.convert(folder, tmp_path / "u.keras")
-    model = wdport.load_model(tmp_path / "u.keras")
-    trained = wdport.training_model(model, min_snr=5.0)
-    trained.compile(optimizer=Adam([{"lr": 1e-3}]))
-    random = np.random.default_rng(0)
-    states = random.normal(size=(16, 8, 8, 3)).astype(np.float32)
-    history = trained.fit((states, random.integers(0, 4, 16)), batch_size=8, epochs=6, verbose=0).history["loss"]
-    assert history[-1] < history[0]
 
 
 def test_a_users_own_flow_trains(points: Any) -> None:

@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 
 import wdport
+from tests.command import Cli, Refused
 from tests.families.unet2d.make import fields_of
 from tests.training.points import points_in
-from wdport.cli.main import main
 from wdport.diffusion.scheduler import Scheduler
 from wdport.errors import InputError, MachineError, MisfitError, UsageError, WdportError
 from wdport.families.unet2d.config import Config
@@ -69,20 +69,16 @@ def test_data_and_numbers(case: str, model: Any, tmp_path: Path, monkeypatch: py
     assert not Path("out").exists()
 
 
-def test_an_energy_term_that_the_family_does_not_have(model: Any) -> None:
-    with pytest.raises(UsageError, match=r"energy: .* has no energy term"):
-        training_model(model, energy=0.1)
-
-
-@pytest.mark.parametrize("share", [-0.1, 1.0, float("nan")])
-def test_a_share_of_dropped_conditions_that_is_none(share: float, model: Any) -> None:
-    with pytest.raises(UsageError, match=r"drop_condition: invalid value .*; give a number from 0 and below 1"):
-        training_model(model, drop_condition=share)
-
-
-def test_a_condition_that_is_dropped_and_has_no_value_for_that(model: Any) -> None:
-    with pytest.raises(UsageError, match="drop_condition: the model has no value that means no condition; name it in"):
-        training_model(model, drop_condition=0.1)
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [({"energy": 0.1}, r"energy: .* has no energy term"),
+     ({"drop_condition": 0.1}, "drop_condition: the model has no value that means no condition; name it in"),
+     *(({"drop_condition": share}, r"drop_condition: invalid value .*; give a number from 0 and below 1")
+       for share in (-0.1, 1.0, np.nan))],
+)  # fmt: skip
+def test_arguments_that_the_model_does_not_take(arguments: dict[str, float], says: str, model: Any) -> None:
+    with pytest.raises(UsageError, match=says):
+        training_model(model, **arguments)
 
 
 def test_devices_of_several_processes_and_batches_that_they_cannot_divide(
@@ -125,14 +121,6 @@ def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_where_the_folder_should_be(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save("states.npy", STATES)
-    Path("out").write_text("mine")
-    assert main(["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out"]) == 2
-    assert capsys.readouterr().err == "error: out: is not a folder; give another name with -o\n"
-    assert Path("out").read_text() == "mine"
-
-
 def test_a_state_of_another_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import wdport.training.saves as module
 
@@ -154,43 +142,53 @@ def contents() -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in files}
 
 
-def refused(words: list[str], said: str, capsys: pytest.CaptureFixture[str], code: int = 2) -> None:
-    """The command fails with one line that has ``said``, and no file is another."""
-    before = contents()
-    assert main(words) == code
-    lines = capsys.readouterr().err.splitlines()
-    assert len(lines) == 1
-    assert said in lines[0]
-    assert contents() == before
+Unchanged = Callable[[list[str], str], None]
 
 
-def test_other_data_and_options_are_refused(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.fixture
+def unchanged(refused: Refused) -> Unchanged:
+    """Fails unless the command is refused with one line that has these words, and no file is another."""
+
+    def run(words: list[str], says: str) -> None:
+        before = contents()
+        refused(*words, says=says)
+        assert contents() == before
+
+    return run
+
+
+@pytest.fixture
+def states(points: Any) -> None:
+    np.save("states.npy", STATES)
+
+
+def test_a_file_where_the_folder_should_be(states: None, unchanged: Unchanged) -> None:
+    Path("run").write_text("mine")
+    unchanged(WORDS, "error: run: is not a folder; give another name with -o\n")
+
+
+def test_other_data_and_options_are_refused(states: None, cli: Cli, unchanged: Unchanged) -> None:
     """Other models: test_the_state_of_another_run_is_refused."""
-    np.save("states.npy", STATES)
     np.save("other.npy", STATES + 1e-6)
-    assert main(WORDS) == 0
-    capsys.readouterr()
-    refused([WORDS[0], "other.npy", *WORDS[2:]], "run: holds the state of another run, with data", capsys)
-    refused([*WORDS, "--dtype", "mixed_bfloat16"], "with dtype float32 instead of mixed_bfloat16", capsys)
-    assert main([WORDS[0], "other.npy", *WORDS[2:], "--force"]) == 0
-    assert "trained" in capsys.readouterr().out
+    cli(*WORDS)
+    unchanged([WORDS[0], "other.npy", *WORDS[2:]], "run: holds the state of another run, with data")
+    unchanged([*WORDS, "--dtype", "mixed_bfloat16"], "with dtype float32 instead of mixed_bfloat16")
+    assert "trained" in cli(WORDS[0], "other.npy", *WORDS[2:], "--force").out
 
 
-def test_inputs_and_other_files_are_not_replaced(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save("states.npy", STATES)
+def test_inputs_and_other_files_are_not_replaced(points: Any, states: None, cli: Cli, unchanged: Unchanged) -> None:
     os.mkdir("run")
     os.link("a.keras", "run/model.keras")
-    refused(WORDS, "run/model.keras: is an input (model)", capsys)
+    unchanged(WORDS, "run/model.keras: is an input (model)")
     os.unlink("run/model.keras")
     points().save("run/model.keras")
-    refused(WORDS, "run: has model.keras, and no run of wdport train (run.json)", capsys)
+    unchanged(WORDS, "run: has model.keras, and no run of wdport train (run.json)")
     os.unlink("run/model.keras")
     Path("notes.txt").write_text("mine")
-    refused([*WORDS, "--json", "notes.txt"], "exists already and is not JSON of wdport", capsys)
-    refused([*WORDS, "--json", "run/model.keras"], "is also an output", capsys)
-    assert main([*WORDS, "--json", "told.json"]) == 0
-    capsys.readouterr()
-    refused([*WORDS[:3], "run/model.keras", *WORDS[4:]], "run/model.keras: is an input (model)", capsys)
+    unchanged([*WORDS, "--json", "notes.txt"], "exists already and is not JSON of wdport")
+    unchanged([*WORDS, "--json", "run/model.keras"], "is also an output")
+    cli(*WORDS, "--json", "told.json")
+    unchanged([*WORDS[:3], "run/model.keras", *WORDS[4:]], "run/model.keras: is an input (model)")
 
 
 @pytest.mark.parametrize("name", WRITTEN)
@@ -207,13 +205,11 @@ def test_outputs_are_checked_before_the_work(name: str, tmp_path: Path) -> None:
         require_run_folder(tmp_path)
 
 
-def test_a_file_of_another_kind_with_a_name_of_a_run_stays(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save("states.npy", STATES)
-    assert main(WORDS) == 0
-    capsys.readouterr()
+def test_a_file_of_another_kind_with_a_name_of_a_run_stays(states: None, cli: Cli, unchanged: Unchanged) -> None:
+    cli(*WORDS)
     for name in ("model.ema.keras", "model.keras", "metrics.csv"):  # the last one is looked at first
         (Path("run") / name).write_text("mine")
-        refused([*WORDS, "--epochs", "2"], f"{name}: is not a file that wdport train writes", capsys)
+        unchanged([*WORDS, "--epochs", "2"], f"{name}: is not a file that wdport train writes")
 
 
 def test_two_runs_do_not_share_a_folder(tmp_path: Path) -> None:
@@ -265,30 +261,27 @@ def losses(folder: str) -> list[str]:
     return [line.split(",")[2] for line in (Path(folder) / "metrics.csv").read_text().splitlines()]
 
 
-def test_settings_of_jax_in_the_environment_change_no_loss(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
+def test_settings_of_jax_in_the_environment_change_no_loss(states: None, cli: Cli, unchanged: Unchanged) -> None:
     """The precision of matrix products, which a user may choose, is a fact of the run."""
-    np.save("states.npy", STATES)
-    assert main(WORDS) == 0
+    cli(*WORDS)
     others = {"jax_enable_x64": True, "jax_default_prng_impl": "rbg", "jax_threefry_partitionable": False,
               "jax_random_seed_offset": 3, "jax_numpy_rank_promotion": "raise"}  # fmt: skip
     for name, value in others.items():
         jax.config.update(name, value)
-    assert main([word if word != "run" else "other" for word in WORDS]) == 0
+    cli(*(word if word != "run" else "other" for word in WORDS))
     assert losses("other") == losses("run")
-    capsys.readouterr()
     with jax.default_matmul_precision("bfloat16"):
-        refused([*WORDS, "--epochs", "2"], "holds the state of another run, with jax None instead of", capsys)
+        unchanged([*WORDS, "--epochs", "2"], "holds the state of another run, with jax None instead of")
 
 
-def test_a_lock_and_an_unfinished_file_of_others_stay(points: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    np.save("states.npy", STATES)
+def test_a_lock_and_an_unfinished_file_of_others_stay(states: None, unchanged: Unchanged) -> None:
     Path("run").mkdir()
     (Path("run") / "lock").write_text("mine")
-    refused(WORDS, "lock: is not a lock of wdport", capsys)
+    unchanged(WORDS, "lock: is not a lock of wdport")
     (Path("run") / "lock").unlink()
     name = "run/.model.keras.0123456789abcdef.wdport-tmp.keras"
     Path("a.keras").rename(name)
-    refused([name if word == "a.keras" else word for word in WORDS], "is an input (model) with the name of an", capsys)
+    unchanged([name if word == "a.keras" else word for word in WORDS], "is an input (model) with the name of an")
     name = ".x.npz.0123456789abcdef.wdport-tmp.npz"
     np.savez(name, x=STATES)
     with pytest.raises(UsageError, match="with the name of an unfinished output"):

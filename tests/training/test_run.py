@@ -125,10 +125,7 @@ def test_an_interruption_tells_what_is_kept(points: Any, tmp_path: Path) -> None
 
 
 def test_every_state_is_taken_once_in_an_epoch_and_in_another_order_in_the_next(points: Any) -> None:
-    trained, batches = (
-        wdport.training_model(points()),
-        TrainingBatches(SOURCE, 16, 3, Placement()),
-    )
+    trained, batches = (wdport.training_model(points()), TrainingBatches(SOURCE, 16, 3, Placement()))
     trained.compile(optimizer=Adam([{}]))
     orders = []
     for epoch in range(2):

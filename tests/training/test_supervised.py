@@ -18,7 +18,6 @@ from torch import nn
 
 import wdport
 from tests.families.masked_lm import make as eurobert
-from tests.training.test_model import exact
 from wdport.errors import UsageError
 from wdport.families.masked_lm.reference import build_reference
 from wdport.keras_runtime import layer_dtype, variables_by_path
@@ -26,8 +25,6 @@ from wdport.model import Recipe
 from wdport.optimizers.torch_like import Adam
 from wdport.recorder import lifted
 from wdport.training.supervised import cross_entropy
-
-__all__ = ["exact"]
 
 
 def network() -> Any:

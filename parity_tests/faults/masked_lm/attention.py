@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from keras import ops
 
-from parity_tests.faults.changes import swapped, transposed, without_bias
-from parity_tests.faults.masked_lm.places import ATTENTION, ROTARY
-from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
+from parity_tests.faults.changes import frequencies, kernel, swapped, transposed, without_bias
+from parity_tests.faults.masked_lm.layers import ATTENTION, ROTARY
+from wdport.families.faults import Change, Mutant, calling
 from wdport.families.masked_lm.config import Config
-from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
+from wdport.model import KerasLayer, KerasTensor
 from wdport.nets.attention import rotary_frequencies, turned
 
 Angles = tuple[KerasTensor, KerasTensor]
@@ -68,8 +67,8 @@ def attention_mutants(config: Config) -> list[Mutant]:
     if config.attention_bias:
         places = tuple(f"{place}/{part}" for place in ATTENTION for part in ("query", "value", "out"))
         found.append(Mutant("attention: bias dropped", places, without_bias))
-    found.append(Mutant("attention: values zero", tuple(f"{place}/value" for place in ATTENTION), _zeroed))
-    return found
+    values = tuple(f"{place}/value" for place in ATTENTION)
+    return [*found, Mutant("attention: values zero", values, kernel(np.zeros_like))]
 
 
 def attending(
@@ -127,18 +126,15 @@ def _width_first(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     return jnp.moveaxis(jnp.reshape(x, (*x.shape[:2], layer.head_dim, -1)), 3, 1)
 
 
-def _zeroed(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    return holding((layer.kernel, array_of(layer.kernel) * 0.0))
-
-
 Pair = tuple[KerasTensor, KerasTensor]
 
 
 def rotary_mutants(config: Config) -> list[Mutant]:
     """Angles are seen at their layer, and turns at the attention. A head of two features has only one angle."""
     found = [
-        Mutant("rotary: positions off by one", ROTARY, calling(_later)),
-        Mutant("rotary: positions from the end", ROTARY, calling(_reversed)),
+        Mutant("rotary: positions off by one", ROTARY, calling(lambda layer, positions: _angles(layer, positions + 1))),
+        Mutant("rotary: positions from the end", ROTARY,
+               calling(lambda layer, positions: _angles(layer, positions[:, ::-1]))),
         Mutant("rotary: cosines and sines swapped", ROTARY, calling(lambda s, p: _angles(s, p)[::-1])),
         Mutant("rotary: values turned too", ATTENTION, attending(turn=lambda q, k, v, at: (
             turned(q, *at), turned(k, *at), turned(v, *at)))),
@@ -154,9 +150,9 @@ def rotary_mutants(config: Config) -> list[Mutant]:
     other = 10_000.0 if theta != 10_000.0 else 500_000.0
     return [
         *found,
-        Mutant(f"rotary: theta {other:g}", ROTARY, _frequencies(rotary_frequencies(width, other))),
-        Mutant("rotary: frequencies by half the width", ROTARY, _frequencies(rotary_frequencies(width, theta) ** 2)),
-        Mutant("rotary: frequencies in reverse", ROTARY, _frequencies(rotary_frequencies(width, theta)[::-1])),
+        Mutant(f"rotary: theta {other:g}", ROTARY, frequencies(rotary_frequencies(width, other))),
+        Mutant("rotary: frequencies by half the width", ROTARY, frequencies(rotary_frequencies(width, theta) ** 2)),
+        Mutant("rotary: frequencies in reverse", ROTARY, frequencies(rotary_frequencies(width, theta)[::-1])),
         Mutant("rotary: every angle twice in a row", ROTARY, calling(_in_a_row)),
         Mutant("rotary: pairs of neighbours turned", ATTENTION, attending(turn=_interleaved)),
         Mutant("rotary: neighbours turned by halves' angles", ATTENTION, attending(turn=_neighbours)),
@@ -166,18 +162,6 @@ def rotary_mutants(config: Config) -> list[Mutant]:
 def _angles(layer: KerasLayer, positions: KerasTensor) -> Pair:
     made: Pair = type(layer).call(layer, positions)
     return made
-
-
-def _later(layer: KerasLayer, positions: KerasTensor) -> Pair:
-    return _angles(layer, positions + 1)
-
-
-def _reversed(layer: KerasLayer, positions: KerasTensor) -> Pair:
-    return _angles(layer, positions[:, ::-1])
-
-
-def _frequencies(made: Array) -> Change:
-    return lambda layer, _: attributes(layer, frequencies=np.ascontiguousarray(made, layer.frequencies.dtype))
 
 
 def _in_a_row(layer: KerasLayer, positions: KerasTensor) -> Pair:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import torch
 
+from parity_tests.faults.random_weights import randomise
 from wdport.families.masked_lm.config import Config
 from wdport.families.masked_lm.reference import HEAD, library_model
 from wdport.model import Array
@@ -33,15 +34,13 @@ def examples() -> dict[str, Config]:
 def random_tensors(config: Config, seed: int) -> dict[str, Array]:
     """A state_dict with every parameter random, biases and norms included, float32; without a tied head, as the library
     saves it. Raises :class:`MachineError` without transformers."""
-    generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        module = library_model(config)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            centre, spread = (0.1, 0.3) if parameter.ndim == 1 else (0.0, parameter.shape[-1] ** -0.5)
-            centre = 1.0 if "norm" in name else centre
-            spread = 1.0 if "embed" in name else spread
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread + centre)
+        tensors = randomise(library_model(config), seed, _law)
     left_out = {HEAD} if config.tie_word_embeddings else set()
-    return {name: tensor.numpy().copy() for name, tensor in module.state_dict().items() if name not in left_out}
+    return {name: tensor for name, tensor in tensors.items() if name not in left_out}
+
+
+def _law(name: str, parameter: torch.Tensor) -> tuple[float, float]:
+    centre, spread = (0.1, 0.3) if parameter.ndim == 1 else (0.0, parameter.shape[-1] ** -0.5)
+    return 1.0 if "norm" in name else centre, 1.0 if "embed" in name else spread

@@ -11,10 +11,19 @@ from jax import lax
 from keras import ops
 
 from parity_tests.faults.changes import swapped, without_bias
-from parity_tests.faults.masked_lm.places import MLP, NORM
 from wdport.families.faults import Mutant, array_of, calling, holding, setting
 from wdport.families.masked_lm.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
+
+# Places of the port's layers, as patterns of structural paths.
+NORM = ("block_*/attention_norm", "block_*/mlp_norm", "norm")
+ATTENTION = ("block_*/attention",)
+MLP = ("block_*/mlp",)
+BLOCK = ("block_?",)
+ROTARY = ("rotary",)
+HEAD = ("lm_head",)
+EMBEDDING = ("embed_tokens",)
+NETWORK = ("",)
 
 OTHER_EPSILON = 1e-3
 ROUNDED = "float32 and float64 are not rounded before the scale; only 16 bits are"

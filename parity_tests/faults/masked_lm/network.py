@@ -12,9 +12,9 @@ import numpy as np
 from jax import lax
 from keras import ops
 
-from parity_tests.faults.changes import in_float32, rounded, without_bias
+from parity_tests.faults.changes import copied, in_float32, kernel, rounded, without_bias
 from parity_tests.faults.masked_lm.attention import attending
-from parity_tests.faults.masked_lm.places import ATTENTION, BLOCK, EMBEDDING, HEAD, MLP, NETWORK, NORM, ROTARY
+from parity_tests.faults.masked_lm.layers import ATTENTION, BLOCK, EMBEDDING, HEAD, MLP, NETWORK, NORM, ROTARY
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
 from wdport.families.masked_lm.config import Config
 from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
@@ -38,18 +38,20 @@ def network_mutants(config: Config) -> list[Mutant]:
         Mutant("block: both parts of one input", BLOCK, _block(
             lambda s, x, read: x + read(_normed(s, x)) + s.mlp(s.mlp_norm(x)))),
         Mutant("block: the two norms swapped", BLOCK, _norms_swapped, shares=True),
-        Mutant("network: last norm left out", NETWORK, _without_norm, gate="0"),
+        Mutant("network: last norm left out", NETWORK, lambda _, model: attributes(model, norm=lambda x: x), gate="0"),
         Mutant("network: last layer left out", NETWORK, lambda _, model: attributes(model, depth=model.depth - 1),
                gate="0"),
         Mutant("network: mask not given to the layers", NETWORK, _hidden_without_mask, shares=True),
         Mutant("network: bfloat16 weights", NETWORK, rounded("bfloat16"), shares=True),
         Mutant("network: float16 weights", NETWORK, rounded("float16"), shares=True),
-        Mutant("embedding: next token's", EMBEDDING, calling(_next_token)),
+        Mutant("embedding: next token's", EMBEDDING,
+               calling(lambda layer, ids: type(layer).call(layer, (ids + 1) % layer.input_dim))),
         Mutant("embedding: times the root of its width", EMBEDDING, calling(
             lambda s, ids: type(s).call(s, ids) * config.hidden_size**0.5)),
     ]  # fmt: skip
     if config.num_hidden_layers > 1:
-        found.append(Mutant("block: weights of the first", (last,), _repeated, shares=True))
+        found.append(Mutant("block: weights of the first", (last,),
+                            lambda layer, model: copied(layer, model.block_0), shares=True))  # fmt: skip
     if config.pad_token_id is not None:
         found.append(Mutant("embedding: padding zero", EMBEDDING, calling(_padding_zero)))
     return [*found, *_head_mutants(config)]
@@ -65,7 +67,7 @@ def _head_mutants(config: Config) -> list[Mutant]:
     else:
         found = [
             Mutant("head: tied", HEAD, _tied),
-            Mutant("head: next token's column", HEAD, _rolled),
+            Mutant("head: next token's column", HEAD, kernel(lambda k: np.roll(k, -1, axis=1))),
         ]
     found.append(Mutant("head: divided by the root of the width", HEAD, calling(
         lambda s, x, **_: type(s).call(s, x) / config.hidden_size**0.5)))  # fmt: skip
@@ -96,22 +98,9 @@ def _norms_swapped(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[o
     return holding((first, array_of(second)), (second, array_of(first)))
 
 
-def _without_norm(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
-    return attributes(model, norm=lambda x: x)
-
-
 def _hidden_without_mask(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
     hidden = model.hidden
     return patch.object(model, "hidden", lambda input_ids, attention_mask=None: hidden(input_ids))
-
-
-def _repeated(layer: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
-    pairs = zip(layer.weights, model.block_0.weights, strict=True)
-    return holding(*((into, array_of(source)) for into, source in pairs))
-
-
-def _next_token(layer: KerasLayer, ids: KerasTensor) -> KerasTensor:
-    return type(layer).call(layer, (ids + 1) % layer.input_dim)
 
 
 def _padding_zero(layer: KerasLayer, ids: KerasTensor) -> KerasTensor:
@@ -131,10 +120,6 @@ def _table(function: Callable[[Array], Array]) -> Change:
 
 def _tied(layer: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
     return holding((layer.kernel, array_of(model.embed_tokens.embeddings).T))
-
-
-def _rolled(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    return holding((layer.kernel, np.roll(array_of(layer.kernel), -1, axis=1)))
 
 
 def numerics_mutants(config: Config) -> list[Mutant]:

@@ -28,7 +28,7 @@ def attention_mutants(config: Config) -> list[Mutant]:
         Mutant("attention: no scale", every, calling(_by(scale=lambda _: 1.0))),
         Mutant("attention: softmax over queries", every, calling(_by(axis=-2))),
         Mutant("attention: input not added", every, calling(_by(added=0.0))),
-        Mutant("attention: pixels column by column", every, calling(_by(flat=_columns))),
+        Mutant("attention: pixels column by column", every, calling(_by(flat=lambda x: _rows(jnp.swapaxes(x, 1, 2))))),
         Mutant("attention: channels first reshaped for transposed", every, calling(_by(flat=_reshaped))),
         Mutant("attention: result read as channels first", every, calling(_by(mixed=True))),
         Mutant("attention: query and key swapped", every, swapped("query", "key"), shares=True),
@@ -59,10 +59,6 @@ def _below(places: tuple[str, ...], part: str) -> tuple[str, ...]:
 
 def _rows(x: KerasTensor) -> KerasTensor:
     return jnp.reshape(x, (x.shape[0], -1, x.shape[-1]))
-
-
-def _columns(x: KerasTensor) -> KerasTensor:
-    return _rows(jnp.swapaxes(x, 1, 2))
 
 
 def _reshaped(x: KerasTensor) -> KerasTensor:

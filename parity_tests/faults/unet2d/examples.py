@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 
+from parity_tests.faults.random_weights import randomise
 from wdport.diffusion.scheduler import Scheduler
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.reference import LIBRARY
@@ -42,13 +43,14 @@ def examples() -> dict[str, Config]:
 def random_tensors(config: Config, seed: int) -> dict[str, Array]:
     """A state_dict with every parameter random, biases and norms included, float32; the frequencies of a Fourier
     embedding are kept as initialised. Raises :class:`MachineError` without diffusers."""
-    generator = torch.Generator().manual_seed(seed)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         module = LIBRARY.build(config.to_dict())
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            centre, spread = (0.1, 0.3) if parameter.ndim == 1 else (0.0, parameter[0].numel() ** -0.5)
-            if name != "time_proj.weight" or parameter.ndim > 1:
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread + centre)
-    return {name: tensor.numpy().copy() for name, tensor in module.state_dict().items()}
+    return randomise(module, seed, law)
+
+
+def law(name: str, parameter: torch.Tensor) -> tuple[float, float] | None:
+    """Frequencies of a Fourier embedding stay."""
+    if parameter.ndim > 1:
+        return 0.0, parameter[0].numel() ** -0.5
+    return None if name == "time_proj.weight" else (0.1, 0.3)

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager
 
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from parity_tests.faults.changes import without_bias
+from parity_tests.faults.changes import kernel, without_bias
 from parity_tests.faults.unet2d.places import CONV, NORM
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
 from wdport.families.unet2d.config import Config
-from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
+from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 KERAS_EPSILON = 1e-3
 """That of Keras's own norms."""
@@ -98,19 +97,12 @@ def convolution_mutants() -> list[Mutant]:
     """The mutants of every convolution; kernels are (H, W, in, out)."""
     square = ("*/conv2",)  # as many channels in as out
     return [
-        Mutant("convolution: kernel flipped", CONV, _kernel(lambda k: k[::-1, ::-1])),
-        Mutant("convolution: kernel's height and width swapped", CONV, _kernel(lambda k: np.swapaxes(k, 0, 1))),
-        Mutant("convolution: kernel's channels swapped", square, _kernel(lambda k: np.swapaxes(k, 2, 3))),
+        Mutant("convolution: kernel flipped", CONV, kernel(lambda k: k[::-1, ::-1])),
+        Mutant("convolution: kernel's height and width swapped", CONV, kernel(lambda k: np.swapaxes(k, 0, 1))),
+        Mutant("convolution: kernel's channels swapped", square, kernel(lambda k: np.swapaxes(k, 2, 3))),
         Mutant("convolution: bias dropped", CONV, without_bias),
         Mutant("convolution: edges repeated for zeros", square, calling(_repeated)),
     ]
-
-
-def _kernel(function: Callable[[Array], Array]) -> Change:
-    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-        return holding((layer.kernel, function(array_of(layer.kernel))))
-
-    return change
 
 
 def _repeated(layer: KerasLayer, x: KerasTensor) -> KerasTensor:

@@ -9,9 +9,9 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 
-from parity_tests.faults.changes import rounded
+from parity_tests.faults.changes import copied, rounded
 from parity_tests.faults.unet2d.places import NETWORK, steps
-from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.faults import Change, Mutant, attributes, calling, setting
 from wdport.families.unet2d.config import Config, attends
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
@@ -32,8 +32,9 @@ def network_mutants(config: Config) -> list[Mutant]:
         Mutant("network: float16 weights", NETWORK, rounded("float16"), shares=True),
     ]
     if config.mid_block_type is not None:
-        found.append(Mutant("middle: both blocks with the first's weights", ("mid",), _repeated, shares=True))
-        found.append(Mutant("middle: left out", NETWORK, _without_middle, gate="0"))
+        found.append(Mutant("middle: both blocks with the first's weights", ("mid",),
+                            lambda layer, _: copied(layer.resnet_1, layer.resnet_0), shares=True))  # fmt: skip
+        found.append(Mutant("middle: left out", NETWORK, lambda _, model: attributes(model, mid=None), gate="0"))
     if attends(config):
         found.append(Mutant("middle: attention first", ("mid",), calling(_attention_first)))
     return found
@@ -66,17 +67,8 @@ def _ends_swapped(_: KerasLayer, model: KerasModel) -> AbstractContextManager[ob
     return attributes(model, conv_norm_out=model.conv_act, conv_act=model.conv_norm_out)
 
 
-def _without_middle(_: KerasLayer, model: KerasModel) -> AbstractContextManager[object]:
-    return attributes(model, mid=None)
-
-
 def _attention_first(layer: KerasLayer, x: KerasTensor, embedding: KerasTensor) -> KerasTensor:
     return layer.resnet_1(layer.resnet_0(layer.attention(x), embedding), embedding)
-
-
-def _repeated(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    pairs = zip(layer.resnet_1.weights, layer.resnet_0.weights, strict=True)
-    return holding(*((into, array_of(source)) for into, source in pairs))
 
 
 EVEN = "where height and width are even, the last row and column of zeros are not read"

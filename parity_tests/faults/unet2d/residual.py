@@ -11,11 +11,13 @@ import keras
 import numpy as np
 from keras import ops
 
+from parity_tests.faults.changes import DROPOUT, frequencies, nonlinearity
 from parity_tests.faults.unet2d.places import NETWORK, plain
-from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
+from wdport.families.faults import Change, Mutant, array_of, calling, holding, setting
 from wdport.families.unet2d.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
-from wdport.nets.embeddings import LONGEST, frequencies
+from wdport.nets.embeddings import LONGEST
+from wdport.nets.embeddings import frequencies as exact
 
 Parts = Callable[[KerasLayer, KerasTensor, KerasTensor], KerasTensor]
 """Maps (layer, output of ``conv1``, projected time (B, 1, 1, C or 2C)) to the input of the next activation."""
@@ -26,7 +28,7 @@ def residual_mutants(config: Config) -> list[Mutant]:
     same = ("*/resnet_?",)
     found = [
         Mutant("residual: embedding not activated", same, calling(_not_activated)),
-        Mutant("residual: dropout on", ("*/resnet_?/dropout",), calling(lambda _, x, **__: x * _mask(x) / 0.9)),
+        Mutant("residual: dropout on", ("*/resnet_?/dropout",), DROPOUT),
     ]
     if places := plain(config):
         found.append(Mutant("residual: input not added", places, calling(_not_added)))
@@ -55,23 +57,19 @@ def activation_mutants(config: Config) -> list[Mutant]:
     """The mutants of activations: those of the blocks, each used three times per block and also visible at the block,
     and those that are always SiLU."""
     blocks, fixed = ("*/resnet_?",), ("time_embedding/act", "conv_act")
-    tanh = _activation(lambda x: ops.gelu(x, approximate=True))
+    tanh = nonlinearity(lambda x: ops.gelu(x, approximate=True))
     found = [Mutant("activation: identity for SiLU", fixed, setting(activation=keras.activations.linear))]
     if config.act_fn == "silu":
         found.append(Mutant("activation: GELU by tanh for SiLU", blocks, tanh, shares=True))
     if config.act_fn == "gelu":
         found.append(Mutant("activation: GELU by tanh", blocks, tanh, shares=True))
     if config.act_fn != "relu":
-        found.append(Mutant("activation: ReLU", blocks, _activation(ops.relu), shares=True))
+        found.append(Mutant("activation: ReLU", blocks, nonlinearity(ops.relu), shares=True))
     if config.act_fn != "silu":
-        found.append(Mutant("activation: SiLU in the blocks", blocks, _activation(ops.silu), shares=True))
+        found.append(Mutant("activation: SiLU in the blocks", blocks, nonlinearity(ops.silu), shares=True))
         own = setting(activation=keras.activations.get(config.act_fn))
         found.append(Mutant("activation: the blocks' for SiLU", fixed, own))
     return found
-
-
-def _activation(function: Callable[[KerasTensor], KerasTensor]) -> Change:
-    return lambda layer, _: attributes(layer.nonlinearity, activation=function)
 
 
 def _timed(function: Parts) -> Callable[[KerasLayer, KerasTensor, KerasTensor], KerasTensor]:
@@ -145,11 +143,6 @@ def _averaged(layer: KerasLayer, x: KerasTensor, embedding: KerasTensor) -> Kera
     return (x + _made(layer, x, embedding)[0]) / (2.0 * layer.factor)
 
 
-def _mask(x: KerasTensor) -> KerasTensor:
-    keep = np.random.default_rng(0).random(tuple(x.shape)) < 0.9
-    return ops.cast(keep, keras.backend.standardize_dtype(x.dtype))
-
-
 TIME = ("time_proj",)
 CLASS = ("class_embedding",)
 
@@ -178,17 +171,11 @@ def time_mutants(config: Config) -> list[Mutant]:
         *found,
         Mutant("time: off by one", TIME, _fed(lambda t: t + 1)),
         Mutant("time: divided by 1000", TIME, _fed(lambda t: ops.cast(t, "float32") / 1000.0)),
-        *(
-            [Mutant(f"time: freq_shift {other:g}", TIME, _frequencies(frequencies(half, other)))]
-            if half != other
-            else []
-        ),
-        Mutant("time: frequencies by the whole width", TIME, _frequencies(frequencies(2 * half, shift)[:half])),
-        Mutant("time: longest period 1000", TIME, _frequencies(frequencies(half, shift) ** (np.log(1e3) / _LOG))),
-    ]
-
-
-_LOG = np.log(LONGEST)
+        *([Mutant(f"time: freq_shift {other:g}", TIME, frequencies(exact(half, other)))] if half != other else []),
+        Mutant("time: frequencies by the whole width", TIME, frequencies(exact(2 * half, shift)[:half])),
+        Mutant("time: longest period 1000", TIME,
+               frequencies(exact(half, shift) ** (np.log(1e3) / np.log(LONGEST)))),
+    ]  # fmt: skip
 
 
 def class_mutants(config: Config) -> list[Mutant]:
@@ -211,10 +198,6 @@ def class_mutants(config: Config) -> list[Mutant]:
 def _fed(function: Callable[[KerasTensor], KerasTensor]) -> Change:
     """The layer with its input changed."""
     return calling(lambda layer, given: type(layer).call(layer, function(given)))
-
-
-def _frequencies(made: np.ndarray) -> Change:
-    return lambda layer, _: attributes(layer, frequencies=made.astype(layer.frequencies.dtype))
 
 
 def _halves_swapped(layer: KerasLayer, times: KerasTensor) -> KerasTensor:

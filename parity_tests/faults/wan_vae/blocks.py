@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 
 import jax
@@ -10,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 from keras import ops
 
-from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
+from parity_tests.faults.changes import kernel, nonlinearity, without_bias
+from wdport.families.faults import Mutant, array_of, attributes, calling, holding
 from wdport.families.wan_vae.config import CoderStage, Config, down_stages, flat, up_stages
 from wdport.families.wan_vae.stream import Stream
-from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
+from wdport.model import KerasLayer, KerasModel, KerasTensor
 from wdport.nets.attention import attend
 
 
@@ -36,11 +36,11 @@ def residual_mutants(config: Config) -> list[Mutant]:
     """The mutants of residual blocks; an activation is used twice in each, and is visible at the block."""
     plain = residuals(config)
     return [
-        Mutant("residual: input not added", plain, calling(_not_added)),
+        Mutant("residual: input not added", plain, calling(lambda layer, x, stream: _made(layer, x, stream)[0])),
         Mutant("residual: normed input added", plain, calling(_normed_added)),
         Mutant("residual: activation before the norm", plain, calling(_activated_first), shares=True),
-        Mutant("residual: GELU for SiLU", plain, _activation(ops.gelu), shares=True),
-        Mutant("residual: ReLU for SiLU", plain, _activation(ops.relu), shares=True),
+        Mutant("residual: GELU for SiLU", plain, nonlinearity(ops.gelu), shares=True),
+        Mutant("residual: ReLU for SiLU", plain, nonlinearity(ops.relu), shares=True),
     ]
 
 
@@ -48,7 +48,7 @@ def attention_mutants(config: Config) -> list[Mutant]:
     """The mutants of attention; the encoder's sees several frames at a time where it does not halve them twice."""
     every = ("*/attention_0",)
     found = [
-        Mutant("attention: query and key exchanged", every, calling(_attending(_swapped))),
+        Mutant("attention: query and key exchanged", every, calling(_attending(lambda q, k, v: attend(k, q, v)))),
         Mutant("attention: scale left out", every, calling(_attending(_unscaled))),
         Mutant("attention: input not added", every, calling(lambda layer, x: type(layer).call(layer, x) - x)),
         Mutant("attention: pixels in columns", every, calling(_transposed)),
@@ -70,7 +70,7 @@ def shortcut_mutants(config: Config) -> list[Mutant]:
     timed = tuple(f"decoder/up_{at}/avg_shortcut" for at, stage in enumerate(up) if stage.temporal and _differ(stage))
     levels = tuple(path.rpartition("/")[0] for path in (*averages, *copies))
     found = [
-        Mutant("shortcut: left out", levels, _without_shortcut, gate="0"),
+        Mutant("shortcut: left out", levels, lambda layer, _: attributes(layer, avg_shortcut=None), gate="0"),
         Mutant("shortcut: averages of rows before frames", averages, calling(_rows_first)),
         Mutant("shortcut: sums for averages", averages, calling(_sums)),
         Mutant("shortcut: zeros after the first frame", early, calling(_after)),
@@ -86,20 +86,12 @@ def _differ(stage: CoderStage) -> bool:
     return stage.channels * 8 // stage.inputs[0] % 8 != 0
 
 
-def _activation(function: object) -> Change:
-    return lambda layer, _: attributes(layer.nonlinearity, activation=function)
-
-
 def _made(layer: KerasLayer, x: KerasTensor, stream: Stream) -> tuple[KerasTensor, KerasTensor]:
     """What the block adds to its input, and its normed input."""
     normed = layer.nonlinearity(layer.norm1(x))
     hidden = stream.causal(layer.conv1, normed)
     hidden = layer.dropout(layer.nonlinearity(layer.norm2(hidden)))
     return stream.causal(layer.conv2, hidden), normed
-
-
-def _not_added(layer: KerasLayer, x: KerasTensor, stream: Stream) -> KerasTensor:
-    return _made(layer, x, stream)[0]
 
 
 def _normed_added(layer: KerasLayer, x: KerasTensor, stream: Stream) -> KerasTensor:
@@ -127,10 +119,6 @@ def _attending(function: object, frames: bool = False):  # type: ignore[no-untyp
     return call
 
 
-def _swapped(q: KerasTensor, k: KerasTensor, v: KerasTensor) -> KerasTensor:
-    return attend(k, q, v)
-
-
 def _unscaled(q: KerasTensor, k: KerasTensor, v: KerasTensor) -> KerasTensor:
     return attend(q * q.shape[-1] ** 0.5, k, v)
 
@@ -143,10 +131,6 @@ def _transposed(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
     made = type(layer).call(layer, x) - x
     batch, frames, height, width, channels = x.shape
     return jnp.swapaxes(jnp.reshape(made, (batch, frames, width, height, channels)), 2, 3) + x
-
-
-def _without_shortcut(layer: KerasLayer, _: object):  # type: ignore[no-untyped-def]
-    return attributes(layer, avg_shortcut=None)
 
 
 def _divided(layer: KerasLayer, x: KerasTensor, after: bool = False) -> KerasTensor:
@@ -209,10 +193,10 @@ def convolution_mutants() -> list[Mutant]:
         Mutant("convolution: past frames exchanged", CONV, calling(_exchanged)),
         Mutant("convolution: first frame repeated for zeros", CONV, calling(_first_repeated)),
         Mutant("convolution: edges repeated for zeros", CONV, calling(_edges_repeated)),
-        Mutant("convolution: kernel's frames in reverse", CONV, _kernel(lambda k: k[::-1])),
-        Mutant("convolution: kernel's height and width swapped", CONV, _kernel(lambda k: np.swapaxes(k, 1, 2))),
-        Mutant("convolution: kernel's channels swapped", square, _kernel(lambda k: np.swapaxes(k, 3, 4))),
-        Mutant("convolution: bias dropped", CONV, lambda layer, _: holding((layer.bias, array_of(layer.bias) * 0.0))),
+        Mutant("convolution: kernel's frames in reverse", CONV, kernel(lambda k: k[::-1])),
+        Mutant("convolution: kernel's height and width swapped", CONV, kernel(lambda k: np.swapaxes(k, 1, 2))),
+        Mutant("convolution: kernel's channels swapped", square, kernel(lambda k: np.swapaxes(k, 3, 4))),
+        Mutant("convolution: bias dropped", CONV, without_bias),
         Mutant("convolution: operands in TF32", CONV, _tf32, gate="B"),
     ]
 
@@ -231,13 +215,6 @@ def norm_mutants() -> list[Mutant]:
 
 def _own(layer: KerasLayer, *inputs: KerasTensor) -> KerasTensor:
     return type(layer).call(layer, *inputs)
-
-
-def _kernel(function: Callable[[Array], Array]) -> Change:
-    def change(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-        return holding((layer.kernel, function(array_of(layer.kernel))))
-
-    return change
 
 
 def _padded(x: KerasTensor, before: int, after: int = 0) -> KerasTensor:
@@ -283,8 +260,6 @@ def _tf32(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
         rounded = np.asarray(jax.lax.reduce_precision(jnp.asarray(layer.kernel.value), 8, 10))
         with holding((layer.kernel, rounded)):
             return own(jax.lax.reduce_precision(x, 8, 10))
-
-    from wdport.families.faults import attributes
 
     return attributes(layer, convolve=convolve)
 

@@ -83,20 +83,8 @@ def _last(past: Tensor, x: Tensor, count: int) -> Tensor:
     return jnp.concatenate([past, x], axis=1)[:, -count:]
 
 
-def _forgotten(past: Tensor, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    return jnp.zeros_like(past), _last(past, x, count)
-
-
 def _too_old(past: Tensor, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
     return past, jnp.concatenate([past, x], axis=1)[:, -count - 1 : -1]
-
-
-def _reversed(past: Tensor, x: Tensor, count: int) -> tuple[Tensor, Tensor]:
-    return past, _last(past, x, count)[:, ::-1]
-
-
-def _doubled(self: Any, layer: Any, x: Tensor) -> Tensor:
-    return paired(layer(x, self._exchange(x, 2)))
 
 
 def _halved(self: Any, layer: Any, x: Tensor) -> Tensor:
@@ -130,13 +118,16 @@ FAULTS: Sequence[ChunkFault] = (
     ChunkFault("bytes: truncating cast", _bytes(lambda x: to_bytes(x, truncate=True)), ("bytes",)),
     ChunkFault("bytes: 128 for 127.5", _bytes(lambda x: jnp.clip(jnp.round((x + 1.0) * 128.0), 0, 255).astype("uint8")),
                ("bytes",)),
-    ChunkFault("chunks: past forgotten", _in_chunk("_exchange", _exchange(_forgotten))),
+    ChunkFault("chunks: past forgotten",
+               _in_chunk("_exchange", _exchange(lambda past, x, count: (jnp.zeros_like(past), _last(past, x, count))))),
     ChunkFault("chunks: past one frame too old", _in_chunk("_exchange", _exchange(_too_old))),
-    ChunkFault("chunks: past frames in reverse", _in_chunk("_exchange", _exchange(_reversed))),
+    ChunkFault("chunks: past frames in reverse",
+               _in_chunk("_exchange", _exchange(lambda past, x, count: (past, _last(past, x, count)[:, ::-1])))),
     ChunkFault("chunks: frames before the video seen", _in_chunk("clean", lambda self, x: x)),
     ChunkFault("chunks: first frame not special", _in_chunk("_numbers", _numbered(1))),
     ChunkFault("chunks: second frame special", _in_chunk("_numbers", _numbered(-1))),
-    ChunkFault("chunks: first frame doubled", _in_chunk("double", _doubled), ("decode",)),
+    ChunkFault("chunks: first frame doubled",
+               _in_chunk("double", lambda self, layer, x: paired(layer(x, self._exchange(x, 2)))), ("decode",)),
     ChunkFault("chunks: first frame halved", _in_chunk("halve", _halved), ("encode",)),
     ChunkFault("chunks: their numbers not counted", _uncounted),
     ChunkFault("chunks: zeros after the video", _zeros_after),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from parity_tests.faults.random_weights import randomise
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.reference import LIBRARY
 from wdport.model import Array
@@ -23,14 +24,11 @@ def examples() -> dict[str, Config]:
 def random_tensors(config: Config, seed: int) -> dict[str, Array]:
     """A state_dict with every parameter random, biases and scales included, float32, whose video is not clipped at
     more than a few pixels. Raises :class:`MachineError` without diffusers."""
-    generator = torch.Generator().manual_seed(seed)
-    module = LIBRARY.build(config.to_dict())
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            single = parameter.ndim == 1 or name.endswith("gamma")
-            centre = 0.0 if not single else 0.7 if name.endswith("gamma") else 0.1
-            spread = 0.3 if single else parameter[0].numel() ** -0.5
-            if name.startswith("decoder.conv_out"):
-                centre, spread = centre * 0.3, spread * 0.3
-            parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread + centre)
-    return {name: tensor.numpy().copy() for name, tensor in module.state_dict().items()}
+    return randomise(LIBRARY.build(config.to_dict()), seed, _law)
+
+
+def _law(name: str, parameter: torch.Tensor) -> tuple[float, float]:
+    single = parameter.ndim == 1 or name.endswith("gamma")
+    centre = 0.0 if not single else 0.7 if name.endswith("gamma") else 0.1
+    spread = 0.3 if single else parameter[0].numel() ** -0.5
+    return (centre * 0.3, spread * 0.3) if name.startswith("decoder.conv_out") else (centre, spread)

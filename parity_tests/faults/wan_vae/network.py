@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from parity_tests.faults.changes import rounded
-from wdport.families.faults import Change, Mutant, array_of, calling, holding, setting
+from parity_tests.faults.changes import copied, rounded
+from wdport.families.faults import Change, Mutant, calling, setting
 from wdport.families.wan_vae import port as ports
 from wdport.families.wan_vae import stream as streams
 from wdport.families.wan_vae.blocks import each_frame
@@ -36,7 +36,8 @@ def network_mutants(config: Config) -> list[Mutant]:
         Mutant("network: convolution of the latents left out", NETWORK, _left_out("post_quant_conv"), gate="0"),
         Mutant("network: bfloat16 weights", NETWORK, rounded("bfloat16"), shares=True),
         Mutant("middle: attention first", ("*/mid",), calling(_attention_first)),
-        Mutant("middle: both blocks with the first's weights", ("*/mid",), _same_weights, shares=True),
+        Mutant("middle: both blocks with the first's weights", ("*/mid",),
+               lambda layer, _: copied(layer.resnet_1, layer.resnet_0), shares=True),
     ]  # fmt: skip
     if not config.is_residual:  # whose shortcuts do not take such a part
         found.append(Mutant("network: first part not special", NETWORK, _whole_groups, shares=True))
@@ -112,11 +113,6 @@ def _attention_first(layer: KerasLayer, x: KerasTensor, stream: Stream) -> Keras
     return layer.resnet_1(layer.resnet_0(layer.attention_0(x), stream=stream), stream=stream)
 
 
-def _same_weights(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    pairs = zip(layer.resnet_1.weights, layer.resnet_0.weights, strict=True)
-    return holding(*((into, array_of(source)) for into, source in pairs))
-
-
 SAME = "at twice the size, both take the same pixel"
 
 
@@ -143,7 +139,8 @@ def step_mutants(config: Config) -> list[Mutant]:
     halves = tuple(f"{path}/resample" for path in down_steps(config))
     doubles = tuple(f"{path}/resample" for path in up_steps(config))
     found = [
-        Mutant("halving: padded above and on the left", halves, calling(_above), shares=True),
+        Mutant("halving: padded above and on the left", halves,
+               calling(lambda layer, x: layer.conv(jnp.pad(x, ((0, 0), (1, 0), (1, 0), (0, 0))))), shares=True),
         Mutant("halving: padded on all sides", halves, setting(before=1), shares=True),
         Mutant("doubling: bilinear", doubles, calling(_resized("bilinear"))),
         Mutant("doubling: the image tiled", doubles, calling(lambda s, x: s.conv(jnp.tile(x, (1, 2, 2, 1))))),
@@ -171,10 +168,6 @@ def step_mutants(config: Config) -> list[Mutant]:
         )
         found.append(Mutant("frames doubled: halves in a row", second, calling(_pairing(_in_a_row))))
     return found
-
-
-def _above(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
-    return layer.conv(jnp.pad(x, ((0, 0), (1, 0), (1, 0), (0, 0))))
 
 
 def _resized(method: str) -> Callable[[KerasLayer, KerasTensor], KerasTensor]:

@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager
 from itertools import pairwise
 
 import jax.numpy as jnp
-import keras
 import numpy as np
 from keras import ops
 
-from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
+from parity_tests.faults.changes import DROPOUT, copied
+from wdport.families.faults import Change, Mutant, attributes, calling
 from wdport.families.waveletdiff.canary import (
     BFLOAT16_WEIGHTS,
     LEVELS_SWAPPED,
@@ -51,7 +51,8 @@ def level_mutants(config: Config) -> list[Mutant]:
     if equal:
         found.append(LEVELS_SWAPPED)
     if config.num_layers > 1:
-        found.append(Mutant("block 1 with block 0's weights", ("level_1",), _repeated_block, shares=True))
+        found.append(Mutant("block 1 with block 0's weights", ("level_1",),
+                            lambda layer, _: copied(layer.block_1, layer.block_0), shares=True))  # fmt: skip
     return found
 
 
@@ -82,7 +83,7 @@ def state_mutants() -> list[Mutant]:
     return [
         BFLOAT16_WEIGHTS,
         Mutant("float16 weights", NETWORK, rounded("float16"), shares=True),
-        Mutant("dropout on", ("*/dropout",), calling(lambda layer, x, **_: x * _mask(x) / 0.9)),
+        Mutant("dropout on", ("*/dropout",), DROPOUT),
         Mutant("tokens clipped at 30", ("level_?/position",), clipped),
     ]
 
@@ -90,16 +91,6 @@ def state_mutants() -> list[Mutant]:
 def _early(parts: list[KerasTensor]) -> list[KerasTensor]:
     """Every level but the first begins with the last coefficient of the one before."""
     return [parts[0], *(ops.concatenate([a[:, -1:], b[:, :-1]], axis=1) for a, b in pairwise(parts))]
-
-
-def _repeated_block(layer: KerasLayer, _: KerasModel) -> AbstractContextManager[object]:
-    pairs = zip(layer.block_1.weights, layer.block_0.weights, strict=True)
-    return holding(*((into, array_of(source)) for into, source in pairs))
-
-
-def _mask(x: KerasTensor) -> KerasTensor:
-    keep = np.random.default_rng(0).random(tuple(x.shape)) < 0.9
-    return ops.cast(keep, keras.backend.standardize_dtype(x.dtype))
 
 
 def time_mutants() -> list[Mutant]:

@@ -66,7 +66,8 @@ def _cross_level() -> list[Mutant]:
     gate = ("cross_level/gate_?",)
     return [
         _rewrite("pooling as a matrix product", ("cross_level",), _pooled_product, "a weighted sum is a product"),
-        _rewrite("sigmoid by tanh", ("cross_level/gate_?/sigmoid",), setting(activation=_tanh_sigmoid),
+        _rewrite("sigmoid by tanh", ("cross_level/gate_?/sigmoid",),
+                 setting(activation=lambda x: 0.5 * (1.0 + jnp.tanh(0.5 * x))),
                  "(1 + tanh(x / 2)) / 2"),
         _rewrite("gate's tokens and time multiplied apart", gate, _apart, "[a ; b] W is a W1 + b W2"),
     ]  # fmt: skip
@@ -149,10 +150,6 @@ def _by_division(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
 
 def _erf_gelu(x: KerasTensor) -> KerasTensor:
     return 0.5 * x * (1.0 + jax.lax.erf(x / 2.0**0.5))
-
-
-def _tanh_sigmoid(x: KerasTensor) -> KerasTensor:
-    return 0.5 * (1.0 + jnp.tanh(0.5 * x))
 
 
 def _dense_by_einsum(layer: KerasLayer, x: KerasTensor, **_: object) -> KerasTensor:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import numpy as np
-from safetensors.numpy import save_file
 
 from parity_tests.faults.masked_lm.examples import random_tensors
+from tests.families.library_folders import Fields, Tensors, saver
 from wdport.families.masked_lm.config import Config
-
-Fields = dict[str, Any]
-Tensors = dict[str, np.ndarray]
 
 SMALL: Fields = {
     "vocab_size": 30,
@@ -73,11 +66,5 @@ def tensors_of(fields: Fields, seed: int = 0) -> Tensors:
     return random_tensors(config_of(fields), seed)
 
 
-def save(folder: Path, fields: Fields, tensors: Tensors | None = None, **more: object) -> Path:
-    """A folder as the library saves it, with ``more`` in its ``config.json``."""
-    folder.mkdir(parents=True)
-    told = {"model_type": "eurobert", "architectures": ["EuroBertForMaskedLM"], "transformers_version": "5.23.0",
-            **fields, **more}  # fmt: skip
-    (folder / "config.json").write_text(json.dumps(told))
-    save_file(tensors_of(fields) if tensors is None else tensors, folder / "model.safetensors")
-    return folder
+save = saver("model.safetensors", tensors_of, model_type="eurobert", architectures=["EuroBertForMaskedLM"],
+             transformers_version="5.23.0")  # fmt: skip

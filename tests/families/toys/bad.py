@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -56,10 +57,6 @@ class Broken(keras.Model):
         raise TypeError("out of\norder")
 
 
-def broken() -> Any:
-    return Broken()
-
-
 class Unused(keras.Model):
     def __init__(self) -> None:
         super().__init__()
@@ -67,14 +64,6 @@ class Unused(keras.Model):
 
     def call(self, x: Any) -> Any:
         return self.head(self.lstm(x))
-
-
-def unused() -> Any:
-    return Unused()
-
-
-def of_pytorch() -> Any:
-    return nets.lstm()
 
 
 class Unkept(keras.Model):
@@ -88,5 +77,5 @@ class Unkept(keras.Model):
         return self.head(self.lstm(x))
 
 
-def unkept() -> Any:
-    return Unkept(7)
+broken, unused, unkept = Broken, Unused, partial(Unkept, 7)
+of_pytorch = nets.lstm

@@ -8,7 +8,7 @@ from typing import Any
 
 import keras
 import torch
-from keras import layers
+from keras import layers, ops
 from torch import Tensor, nn
 
 EPSILON = 0.0010000000474974513
@@ -25,10 +25,6 @@ class Tricky(nn.Module):
         return self.head(self.norm(self.hidden(self.plain(self.inputs(x))).relu()))
 
 
-def tricky() -> Any:
-    return Tricky()
-
-
 def tricky_twin(plain: float = 1e-5, norm: float = EPSILON, activation: str | None = "relu") -> Any:
     parts = [
         layers.Dense(8, name="inputs"),
@@ -40,6 +36,7 @@ def tricky_twin(plain: float = 1e-5, norm: float = EPSILON, activation: str | No
     return keras.Sequential([keras.Input((5,)), *parts])
 
 
+tricky = Tricky
 wrong_plain = partial(tricky_twin, plain=1e-3)
 wrong_norm = partial(tricky_twin, norm=1e-3)
 no_activation = partial(tricky_twin, activation=None)
@@ -59,26 +56,18 @@ def _pooled_twin(pool: str, apart: bool = False, before: int = 0, units: int = 3
     return keras.Model(start, layers.Dense(units, name="head")(layers.Flatten()(x)))
 
 
-def valid() -> Any:
-    return _pooled_twin("valid")
+valid = partial(_pooled_twin, "valid")
+padded_apart = partial(_pooled_twin, "valid", apart=True)
+"""The convolution's padding is right and stands before it; the pooling is not."""
+strict = partial(_pooled_twin, "valid", before=1)
+"""Right in all sizes, though told otherwise."""
+padded_pool = partial(_pooled_twin, "valid", before=1, units=4)
+"""The pooling is right; the head is of another size."""
 
 
-def padded_apart() -> Any:
-    """The convolution's padding is right and stands before it; the pooling is not."""
-    return _pooled_twin("valid", apart=True)
+class Subclassed(keras.Model):
+    """The convolution is right and its input not known beforehand."""
 
-
-def strict() -> Any:
-    """Right in all sizes, though told otherwise."""
-    return _pooled_twin("valid", before=1)
-
-
-def padded_pool() -> Any:
-    """The pooling is right; the head is of another size."""
-    return _pooled_twin("valid", before=1, units=4)
-
-
-class _Subclassed(keras.Model):
     def __init__(self) -> None:
         super().__init__()
         self.pad, self.conv = layers.ZeroPadding2D(1), layers.Conv2D(4, 3)
@@ -86,11 +75,6 @@ class _Subclassed(keras.Model):
 
     def call(self, x: Any) -> Any:
         return self.head(self.flat(self.pool(self.conv(self.pad(x)))))
-
-
-def subclassed() -> Any:
-    """The convolution is right and its input not known beforehand."""
-    return _Subclassed()
 
 
 class Padded(nn.Module):
@@ -108,38 +92,28 @@ class Padded(nn.Module):
         return found
 
 
-def padded() -> Padded:
-    return Padded()
+class Attention(layers.Layer):
+    """Takes once what PyTorch's takes three times."""
 
+    def __init__(self, **words: Any) -> None:
+        super().__init__(**words)
+        self.query, self.key, self.value, self.out = (layers.Dense(6) for _ in range(4))
 
-def padded_twin() -> Any:
-    return _padded_twin("reflect")
-
-
-def padded_zeros() -> Any:
-    return _padded_twin("constant")
+    def call(self, x: Any) -> Any:
+        q, k, v = (ops.reshape(layer(x), (-1, 12, 2, 3)) for layer in (self.query, self.key, self.value))
+        weights = ops.softmax(ops.einsum("bqhd,bkhd->bhqk", q, k) * 3**-0.5, -1)
+        return self.out(ops.reshape(ops.einsum("bhqk,bkhd->bqhd", weights, v), (-1, 12, 6)))
 
 
 def _padded_twin(mode: str) -> Any:
-    import keras
-    from keras import layers, ops
-
-    class Attention(layers.Layer):  # type: ignore[misc]
-        """Takes once what PyTorch's takes three times."""
-
-        def __init__(self, **words: Any) -> None:
-            super().__init__(**words)
-            self.query, self.key, self.value, self.out = (layers.Dense(6) for _ in range(4))
-
-        def call(self, x: Any) -> Any:
-            q, k, v = (ops.reshape(layer(x), (-1, 12, 2, 3)) for layer in (self.query, self.key, self.value))
-            weights = ops.softmax(ops.einsum("bqhd,bkhd->bhqk", q, k) * 3**-0.5, -1)
-            return self.out(ops.reshape(ops.einsum("bhqk,bkhd->bqhd", weights, v), (-1, 12, 6)))
-
     given = keras.Input((12, 3))
     x = ops.pad(given, [[0, 0], [1, 1], [0, 0]], mode=mode)
     x = Attention(name="attn")(layers.Conv1D(6, 3, name="conv")(x))
     return keras.Model(given, layers.Dense(1, name="head")(x))
+
+
+subclassed, padded = Subclassed, Padded
+padded_twin, padded_zeros = partial(_padded_twin, "reflect"), partial(_padded_twin, "constant")
 
 
 class Block(nn.Module):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import keras
@@ -174,10 +174,6 @@ class Crossed(nn.Module):
         return self.head((self.first(x) + self.first(y).sum(1, keepdim=True) / y.shape[1]).tanh().mean(1))
 
 
-def padded() -> nn.Module:
-    return Recurrent(PADDING)
-
-
 class How:
     """What is correct, or wrong in the way that ``how`` names."""
 
@@ -193,7 +189,6 @@ class Chosen(How, layers.Layer):
     pass
 
 
-@keras.saving.register_keras_serializable("edges")
 class Ids(Chosen):
     """Changes ids: ``how`` is how."""
 
@@ -201,7 +196,6 @@ class Ids(Chosen):
         return ops.minimum(ids, WORDS - 2) if self.how == "clipped" else ids
 
 
-@keras.saving.register_keras_serializable("edges")
 class Zeroed(layers.Layer):
     """Sets the row of the padding id to zero."""
 
@@ -216,7 +210,6 @@ def recurrent(mask_zero: bool = False, how: str = "", zeroed: bool = False) -> A
     return keras.Model(ids, layers.Dense(2, name="head")(layers.GRU(5, name="gru")(x)))
 
 
-@keras.saving.register_keras_serializable("edges")
 class Masked(keras.Model):
     """Its embedding hands its mask on."""
 
@@ -229,11 +222,6 @@ class Masked(keras.Model):
         return self.head(self.gru(self.embed(ids)))
 
 
-def masked() -> Any:
-    return Masked()
-
-
-@keras.saving.register_keras_serializable("edges")
 class Pool(Chosen):
     """Attention to visible tokens, or, by ``how``, to the first ones, or to none if no token is visible."""
 
@@ -247,7 +235,6 @@ class Pool(Chosen):
         return ops.sum(weights[..., None] * x, 1)
 
 
-@keras.saving.register_keras_serializable("edges")
 class Softmax(Chosen):
     """Softmax; by ``how``, logits are not shifted, or by the largest of the batch."""
 
@@ -266,14 +253,6 @@ def attended(how: str = "") -> Any:
     return keras.Model(ids, ops.mean(layers.Dense(2, name="head")(x), 1))
 
 
-def unshifted() -> Any:
-    return attended("unshifted")
-
-
-def shifted() -> Any:
-    return attended("shifted")
-
-
 def pooled(how: str = "") -> Any:
     ids, mask = keras.Input((LENGTH,), dtype="int32"), keras.Input((LENGTH,), dtype="bool")
     x = layers.Embedding(WORDS, WIDTH, name="embed")(ids)
@@ -281,7 +260,6 @@ def pooled(how: str = "") -> Any:
     return keras.Model([ids, mask], layers.Dense(2, name="head")(x))
 
 
-@keras.saving.register_keras_serializable("edges")
 class Places(Chosen):
     """Position ids, by ``how`` clipped at the usual length."""
 
@@ -289,7 +267,6 @@ class Places(Chosen):
         return ops.minimum(ops.arange(ids.shape[1]), (LENGTH if self.how == "clipped" else TABLE) - 1)
 
 
-@keras.saving.register_keras_serializable("edges")
 class Turned(Chosen):
     """Multiplies by the cosine of the position's angle; by ``how``, positions are rounded."""
 
@@ -323,7 +300,6 @@ def gappy(how: str = "") -> Any:
     return keras.Model(x, ops.mean(made, 1))
 
 
-@keras.saving.register_keras_serializable("edges")
 class Network(How, keras.Model):
     """The vectors' network; ``how`` says what it does where ``training`` is not given."""
 
@@ -337,7 +313,6 @@ class Network(How, keras.Model):
         return self.head(ops.tanh(self.norm(self.first(x), training=training)))
 
 
-@keras.saving.register_keras_serializable("edges")
 class Chunks(How, keras.Model):
     """The same in chunks; ``how`` says that those from the third on are taken twice as large."""
 
@@ -353,7 +328,6 @@ class Chunks(How, keras.Model):
         return self.head(total)
 
 
-@keras.saving.register_keras_serializable("edges")
 class Pairs(Chosen):
     """Sums of the means of pairs of steps (B, T, C); a last one without a partner is left out, or, by ``how``, not."""
 
@@ -372,7 +346,6 @@ class Pairs(Chosen):
         return factor * ops.sum(x[:, : length // 2 * 2], 1) / 2.0
 
 
-@keras.saving.register_keras_serializable("edges")
 class Kept(Chosen):
     """Values as they are, or, by ``how``, without large ones, or without samples of small ones."""
 
@@ -382,7 +355,6 @@ class Kept(Chosen):
         return ops.where(ops.max(ops.abs(x), (1, 2), keepdims=True) < 1e-3, 0.0, x) if self.how == "tiny" else x
 
 
-@keras.saving.register_keras_serializable("edges")
 class Norm(How, layers.LayerNormalization):
     """A layer norm; by ``how``, the variance is a difference of squares."""
 
@@ -401,7 +373,6 @@ def steps(how: str = "") -> Any:
     return keras.Model(x, made + ops.mean(kept, (1, 2))[:, None])
 
 
-@keras.saving.register_keras_serializable("edges")
 class Waved(Chosen):
     """Another factor for every row of (B, H, W, C), or, by ``how``, as if the image were as wide as it is high."""
 
@@ -418,7 +389,6 @@ def rows(how: str = "") -> Any:
     return keras.Model(x, layers.Dense(2, name="head")(ops.mean(made, (1, 2))))
 
 
-@keras.saving.register_keras_serializable("edges")
 class Chosen100(Chosen):
     """Takes the vectors of the first hundred ids, or those of the others, and hides one token."""
 
@@ -435,7 +405,6 @@ def marked(how: str = "") -> Any:
     return keras.Model(ids, layers.Dense(2, name="head")(x))
 
 
-@keras.saving.register_keras_serializable("edges")
 class Crossing(How, keras.Model):
     """The same; by ``how``, with the number of steps of the other series."""
 
@@ -451,32 +420,30 @@ class Crossing(How, keras.Model):
         return self.head(ops.mean(ops.tanh(self.first(x) + ops.sum(self.first(y), 1, keepdims=True) / count), 1))
 
 
-def port(build: Callable[..., Any], **told: Any) -> Callable[[], Any]:
-    return lambda: build(**told)
-
-
-mask_zero = port(recurrent, mask_zero=True)
-pad_row = port(recurrent, zeroed=True)
-last_id = port(recurrent, how="clipped")
-length = port(pooled, how="length")
-empty = port(pooled, how="empty")
-clipped = port(placed, how="clipped")
-bfloat16 = port(placed, how="rounded")
-every_feature = port(gappy, how="all")
-no_step = port(gappy, how="none")
-network = port(Network)
-trains = port(Network, how="trains")
-chunked = port(Chunks)
-later = port(Chunks, how="later")
-kept = port(steps, how="kept")
-remembered = port(steps, how="remembered")
-cached = port(steps, how="cached")
-half = port(steps, how="half")
-tiny = port(steps, how="tiny")
-fast = port(steps, how="fast")
-turned = port(rows, how="turned")
-cutoff = port(marked, how="cutoff")
-seen = port(marked, how="seen")
-crossing = port(Crossing)
-confused = port(Crossing, how="confused")
-joined = port(Crossing, how="joined")
+padded, masked = partial(Recurrent, PADDING), Masked
+unshifted, shifted = partial(attended, "unshifted"), partial(attended, "shifted")
+mask_zero = partial(recurrent, mask_zero=True)
+pad_row = partial(recurrent, zeroed=True)
+last_id = partial(recurrent, how="clipped")
+length = partial(pooled, how="length")
+empty = partial(pooled, how="empty")
+clipped = partial(placed, how="clipped")
+bfloat16 = partial(placed, how="rounded")
+every_feature = partial(gappy, how="all")
+no_step = partial(gappy, how="none")
+network = Network
+trains = partial(Network, how="trains")
+chunked = Chunks
+later = partial(Chunks, how="later")
+kept = partial(steps, how="kept")
+remembered = partial(steps, how="remembered")
+cached = partial(steps, how="cached")
+half = partial(steps, how="half")
+tiny = partial(steps, how="tiny")
+fast = partial(steps, how="fast")
+turned = partial(rows, how="turned")
+cutoff = partial(marked, how="cutoff")
+seen = partial(marked, how="seen")
+crossing = Crossing
+confused = partial(Crossing, how="confused")
+joined = partial(Crossing, how="joined")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import keras
@@ -24,9 +25,9 @@ class Recurrent(nn.Module):
 class Stepped(nn.Module):
     """A cell that a loop calls."""
 
-    def __init__(self, cell: nn.Module) -> None:
+    def __init__(self, kind: str) -> None:
         super().__init__()
-        self.cell, self.head = cell, nn.Linear(7, 3)
+        self.cell, self.head = getattr(nn, kind)(5, 7), nn.Linear(7, 3)
 
     def forward(self, x: Tensor) -> Tensor:
         nothing = x.new_zeros(len(x), 7)
@@ -36,24 +37,8 @@ class Stepped(nn.Module):
         return self.head(state[0] if isinstance(state, tuple) else state)
 
 
-def gru() -> Any:
-    return Recurrent("GRU")
-
-
-def gru_stack() -> Any:
-    return Recurrent("GRU", 2)
-
-
-def lstm() -> Any:
-    return Recurrent("LSTM")
-
-
-def stepped_gru() -> Any:
-    return Stepped(nn.GRUCell(5, 7))
-
-
-def stepped_lstm() -> Any:
-    return Stepped(nn.LSTMCell(5, 7))
+gru, gru_stack, lstm = partial(Recurrent, "GRU"), partial(Recurrent, "GRU", 2), partial(Recurrent, "LSTM")
+stepped_gru, stepped_lstm = partial(Stepped, "GRUCell"), partial(Stepped, "LSTMCell")
 
 
 class TorchCell(layers.Layer):
@@ -87,12 +72,12 @@ def _with_head(*parts: Any) -> Any:
     return keras.Sequential([keras.Input((6, 5)), *parts, layers.Dense(3, name="head")])
 
 
-def keras_gru() -> Any:
-    return _with_head(layers.GRU(7, return_sequences=True, name="rnn"))
+def _layer(kind: Any, **settings: Any) -> Any:
+    return _with_head(kind(7, return_sequences=True, name="rnn", **settings))
 
 
-def keras_lstm() -> Any:
-    return _with_head(layers.LSTM(7, return_sequences=True, name="rnn"))
+def _cell(kind: Any, unroll: bool) -> Any:
+    return _with_head(layers.RNN(kind(7, name="cell"), unroll=unroll, name="rnn"))
 
 
 def own_gru() -> Any:
@@ -108,18 +93,8 @@ def own_gru_stack() -> Any:
     return _with_head(layers.GRU(7, return_sequences=True, name="rnn_0"), TorchOrder(name="rnn_1"))
 
 
-def before_gru() -> Any:
-    """Keras's other GRU, which applies the reset gate before the matrix."""
-    return _with_head(layers.GRU(7, return_sequences=True, reset_after=False, name="rnn"))
-
-
-def scanned() -> Any:
-    return _with_head(layers.RNN(layers.GRUCell(7, name="cell"), name="rnn"))
-
-
-def unrolled_gru() -> Any:
-    return _with_head(layers.RNN(layers.GRUCell(7, name="cell"), unroll=True, name="rnn"))
-
-
-def unrolled_lstm() -> Any:
-    return _with_head(layers.RNN(layers.LSTMCell(7, name="cell"), unroll=True, name="rnn"))
+keras_gru, keras_lstm = partial(_layer, layers.GRU), partial(_layer, layers.LSTM)
+before_gru = partial(_layer, layers.GRU, reset_after=False)
+"""Keras's other GRU, which applies the reset gate before the matrix."""
+scanned, unrolled_gru = partial(_cell, layers.GRUCell, False), partial(_cell, layers.GRUCell, True)
+unrolled_lstm = partial(_cell, layers.LSTMCell, True)

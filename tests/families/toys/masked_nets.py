@@ -63,11 +63,8 @@ class Behind(nn.Module):
     def __init__(self, weights: bool = True, every: bool = False) -> None:
         super().__init__()
         self.weights, self.every = weights, every
-        self.attn, self.norm, self.head = (
-            nn.MultiheadAttention(8, 2, batch_first=True),
-            nn.LayerNorm(8),
-            nn.Linear(8, 3),
-        )
+        self.attn = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 3)
 
     def forward(self, x: Tensor, keep: Tensor) -> Tensor:
         keep = keep.flip(1)
@@ -82,11 +79,8 @@ class Words(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.embed = nn.Embedding(5, 8, padding_idx=0)
-        self.attn, self.norm, self.head = (
-            nn.MultiheadAttention(8, 2, batch_first=True),
-            nn.LayerNorm(8),
-            nn.Linear(8, 3),
-        )
+        self.attn = nn.MultiheadAttention(8, 2, batch_first=True)
+        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 3)
 
     def forward(self, ids: Tensor, keep: Tensor) -> Tensor:
         ids = (ids + 1) * keep  # the padding comes last

@@ -139,13 +139,7 @@ def __getattr__(name: str) -> Any:
 
 behind_every = partial(behind, True)
 words_ignored = partial(words, False)
-encoder_first, encoder_both, encoder_ignored = (
-    partial(encoder, True),
-    partial(encoder, False, True),
-    partial(encoder, masked=False),
-)
-decoder_first, decoder_near, decoder_ahead = (
-    partial(decoder, True),
-    partial(decoder, near=False),
-    partial(decoder, causal=False),
-)
+encoder_first, encoder_both = partial(encoder, True), partial(encoder, False, True)
+encoder_ignored = partial(encoder, masked=False)
+decoder_first, decoder_near = partial(decoder, True), partial(decoder, near=False)
+decoder_ahead = partial(decoder, causal=False)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import torch
 from torch import Tensor, nn
 
@@ -107,25 +105,4 @@ def randomised(module: nn.Module, seed: int = 0) -> nn.Module:
     return module.eval()
 
 
-def image() -> Any:
-    return Image()
-
-
-def words() -> Any:
-    return Words()
-
-
-def shared() -> Any:
-    return Shared()
-
-
-def gru() -> Any:
-    return Gru()
-
-
-def lstm() -> Any:
-    return Lstm()
-
-
-def transformer() -> Any:
-    return Transformer()
+image, words, shared, gru, lstm, transformer = Image, Words, Shared, Gru, Lstm, Transformer

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import partial
 from typing import Any
 
 import keras
@@ -18,10 +19,6 @@ def image(epsilon: float = 1e-5) -> Any:
     return keras.Model(inputs, layers.Dense(5, name="head")(layers.Flatten()(x)))
 
 
-def image_epsilon() -> Any:
-    return image(epsilon=1e-3)
-
-
 class Words(keras.Model):
     def __init__(self) -> None:
         super().__init__()
@@ -31,10 +28,6 @@ class Words(keras.Model):
     def call(self, ids: Any) -> Any:
         x = ops.mean(self.norm(self.embed(ids)), axis=1)
         return {"mean": self.mean(x), "logvar": self.logvar(x)}
-
-
-def words() -> Any:
-    return Words()
 
 
 class Shared(keras.Model):
@@ -47,10 +40,6 @@ class Shared(keras.Model):
         return self.mix(ops.tanh(self.mix(x)) + self.mix(y)) + self.offset
 
 
-def shared() -> Any:
-    return Shared()
-
-
 def gru() -> Any:
     return keras.Sequential([
         keras.Input((9, 5)),
@@ -60,22 +49,15 @@ def gru() -> Any:
     ])  # fmt: skip
 
 
-def lstm() -> Any:
+def lstm(activation: str = "tanh") -> Any:
     inputs = keras.Input((9, 5))
-    return keras.Model(inputs, layers.Dense(3, name="head")(layers.LSTM(7, return_sequences=True, name="lstm")(inputs)))
+    states = layers.LSTM(7, activation, return_sequences=True, name="lstm")(inputs)
+    return keras.Model(inputs, layers.Dense(3, name="head")(states))
 
 
 def printing() -> Any:
     sys.stdout.write("built\n")
     return lstm()
-
-
-def lstm_relu() -> Any:
-    return keras.Sequential([
-        keras.Input((9, 5)),
-        layers.LSTM(7, "relu", return_sequences=True, name="lstm"),
-        layers.Dense(3, name="head"),
-    ])  # fmt: skip
 
 
 class Block(layers.Layer):
@@ -105,5 +87,5 @@ class Transformer(keras.Model):
         return self.head(x)
 
 
-def transformer() -> Any:
-    return Transformer()
+words, shared, transformer = Words, Shared, Transformer
+image_epsilon, lstm_relu = partial(image, 1e-3), partial(lstm, "relu")

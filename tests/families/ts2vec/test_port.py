@@ -12,8 +12,8 @@ import pytest
 import torch
 
 import wdport
+from tests.command import Cli, Refused
 from tests.families.ts2vec.make import SMALL, random_tensors, save
-from wdport.cli.main import main
 from wdport.errors import MisfitError, UsageError, WdportError
 from wdport.families.ts2vec.config import Config
 from wdport.families.ts2vec.family import FAMILY
@@ -120,37 +120,26 @@ def test_every_format(checkpoint: Path, tmp_path: Path, suffix: str) -> None:
     assert np.array_equal(run(again, series)[0], run(model, series)[0])
 
 
-def test_the_command_line(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_line(checkpoint: Path, tmp_path: Path, cli: Cli) -> None:
     output = tmp_path / "out.keras"
-    assert main(["convert", str(checkpoint), "-o", str(output)]) == 0
-    shown = capsys.readouterr().out
+    shown = cli("convert", checkpoint, "-o", output).out
     assert "n_averaged (counter of an averaged model)" in shown
     assert "hidden_dims 4 (shapes), output_dims 6 (shapes), depth 2 (shapes)" in shown
-    assert main(["verify", str(checkpoint), str(output), "--full", "--json", str(tmp_path / "v.json")]) == 0
-    shown = capsys.readouterr().out
+    shown = cli("verify", checkpoint, output, "--full", "--json", tmp_path / "v.json").out
     assert shown.startswith("PASS")
-    assert re.findall(r"^ok   (.*\))  ", shown, re.MULTILINE) == [
-        "preflight (0)",
-        "float64 (A)",
-        "float32 (B)",
-        "bfloat16 (B')",
-        "gradients (C)",
-    ]
+    gates = ["preflight (0)", "float64 (A)", "float32 (B)", "bfloat16 (B')", "gradients (C)"]
+    assert re.findall(r"^ok   (.*\))  ", shown, re.MULTILINE) == gates
     assert re.search(r"^outputs +representation \S+, embedding \S+ \(float64", shown, re.MULTILINE)
     text = (tmp_path / "v.json").read_text()
     assert '"output.representation"' in text
     assert '"output.embedding"' in text
-    assert main(["inspect", str(output)]) == 0
-    assert "ts2vec, public" in capsys.readouterr().out
+    assert "ts2vec, public" in cli("inspect", output).out
 
 
-def test_it_does_not_sample(checkpoint: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_does_not_sample(checkpoint: Path, tmp_path: Path, refused: Refused) -> None:
     output = wdport.convert(checkpoint, tmp_path / "out.keras").output
-    for words in (["sample"], ["export", "--what", "denoiser"], ["export", "--what", "sampler"]):
-        assert main([*words, str(output)]) == 2
-        told = capsys.readouterr().err
-        assert told.count("\n") == 1
-        assert "a ts2vec model draws no samples" in told
+    for words in (("sample",), ("export", "--what", "denoiser"), ("export", "--what", "sampler")):
+        refused(*words, output, says="a ts2vec model draws no samples")
 
 
 WORDS = re.compile(r"ts2vec|feature_extractor|repr_dropout|input_fc|(input|hidden|output|repr)_dims", re.IGNORECASE)
@@ -202,28 +191,15 @@ def test_what_is_given_has_to_agree(checkpoint: Path, tmp_path: Path) -> None:
     config.write_text("repr_dims: 6\nbatch_size: 8\n")
     values = {"depth": "2", "hidden_dims": "4"}
     assert wdport.convert(checkpoint, tmp_path / "a.keras", config=config, values=values).output.exists()
+    with pytest.raises(UsageError, match="not a whole number"):
+        wdport.convert(checkpoint, tmp_path / "b.keras", values={"depth": "many"})
     with pytest.raises(MisfitError, match="depth is 10 in the flag but 2 in the file"):
         wdport.convert(checkpoint, tmp_path / "b.keras", values={"depth": "10"})
-    config.write_text("repr_dims: 320\n")
-    with pytest.raises(MisfitError, match="output_dims is 320 in the config but 6 in the file"):
-        wdport.convert(checkpoint, tmp_path / "b.keras", config=config)
-
-
-@pytest.mark.parametrize(("text", "message"), [("repr_dims: six", "not a whole number"), ("lr: 1", "no setting of")])
-def test_a_configuration_file_of_something_else_is_refused(
-    checkpoint: Path, tmp_path: Path, text: str, message: str
-) -> None:
-    (tmp_path / "config.yaml").write_text(text)
-    with pytest.raises(MisfitError, match=message):
-        wdport.convert(checkpoint, tmp_path / "b.keras", config=tmp_path / "config.yaml")
-
-
-def test_settings_from_the_command_line() -> None:
-    assert FAMILY.parse_setting("depth", "3") == 3
-    with pytest.raises(UsageError, match="unknown name 'wavelet'"):
-        FAMILY.parse_setting("wavelet", "db2")
-    with pytest.raises(UsageError, match="not a whole number"):
-        FAMILY.parse_setting("depth", "many")
+    for text, message in (("repr_dims: 320", "output_dims is 320 in the config but 6 in the file"),
+                          ("repr_dims: six", "not a whole number"), ("lr: 1", "no setting of")):  # fmt: skip
+        config.write_text(text)
+        with pytest.raises(MisfitError, match=message):
+            wdport.convert(checkpoint, tmp_path / "b.keras", config=config)
 
 
 def test_statistics_are_not_kept(checkpoint: Path, tmp_path: Path) -> None:

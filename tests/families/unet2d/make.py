@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import numpy as np
-import torch
-from safetensors.numpy import save_file
-from torch import nn
 
+from parity_tests.faults.unet2d.examples import random_tensors
+from tests.families.library_folders import Fields, Tensors, saver
 from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.reference import LIBRARY
-
-Fields = dict[str, Any]
 
 SMALL: Fields = {
     "sample_size": 8,
@@ -89,28 +81,10 @@ def random_fields(seed: int) -> Fields:
     }  # fmt: skip
 
 
-def randomise(module: nn.Module, seed: int) -> nn.Module:
-    """Draw every parameter, biases and norms too; the frequencies of a Fourier embedding stay as they were drawn."""
-    generator = torch.Generator().manual_seed(seed)
-    with torch.no_grad():
-        for name, parameter in module.named_parameters():
-            centre, spread = (0.1, 0.3) if parameter.ndim == 1 else (0.0, parameter[0].numel() ** -0.5)
-            if name != "time_proj.weight" or parameter.ndim > 1:
-                parameter.copy_(torch.randn(parameter.shape, generator=generator) * spread + centre)
-    return module.eval()
-
-
-def tensors_of(fields: Fields, seed: int = 0) -> dict[str, np.ndarray]:
+def tensors_of(fields: Fields, seed: int = 0) -> Tensors:
     """A random state_dict."""
-    torch.manual_seed(seed)
-    module = randomise(LIBRARY.build(Config.from_dict(fields).to_dict()), seed)
-    return {name: tensor.detach().numpy().copy() for name, tensor in module.state_dict().items()}
+    return random_tensors(Config.from_dict(fields), seed)
 
 
-def save(folder: Path, fields: Fields, tensors: dict[str, np.ndarray] | None = None, **more: object) -> Path:
-    """A folder as the library saves it, with ``more`` in its ``config.json``."""
-    folder.mkdir(parents=True)
-    told = {"_class_name": "UNet2DModel", "_diffusers_version": "0.42.1", **fields, **more}
-    (folder / "config.json").write_text(json.dumps(told))
-    save_file(tensors_of(fields) if tensors is None else tensors, folder / "diffusion_pytorch_model.safetensors")
-    return folder
+save = saver("diffusion_pytorch_model.safetensors", tensors_of, _class_name="UNet2DModel",
+             _diffusers_version="0.42.1")  # fmt: skip

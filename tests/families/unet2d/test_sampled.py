@@ -13,15 +13,15 @@ import pytest
 import torch
 
 import wdport
+from parity_tests.faults.random_weights import randomise
+from parity_tests.faults.unet2d.examples import law
+from tests.command import Cli, Refused
 from tests.families.quick import few_cases, network_verdict
-from wdport.cli.main import main
 from wdport.diffusion.scheduler import Scheduler
 from wdport.errors import MisfitError, UsageError
 from wdport.exporting import loader
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import unsampled
-
-from .make import randomise
 
 diffusers = pytest.importorskip("diffusers", exc_type=ImportError)
 
@@ -40,7 +40,8 @@ LABELS = np.array([2, 0, 1])
 def pipeline(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     """A pipeline's folder, with an index, and its network."""
     folder = tmp_path_factory.mktemp("pipeline")
-    model = randomise(diffusers.UNet2DModel(**{**FIELDS, **ONE_LEVEL}), 0).eval()
+    model = diffusers.UNet2DModel(**{**FIELDS, **ONE_LEVEL}).eval()
+    randomise(model, 0, law)
     model.save_pretrained(folder / "unet")
     (folder / "model_index.json").write_text('{"_class_name": "DDPMPipeline"}')
     return folder, model
@@ -56,8 +57,7 @@ def saved(folder: Path, **fields: Any) -> Any:
 def test_samples_are_the_librarys(prediction: str, pipeline: tuple[Path, Any], tmp_path: Path) -> None:
     folder, model = pipeline
     scheduler = saved(folder, prediction_type=prediction, clip_sample=prediction != "sample")
-    output = tmp_path / "a.keras"
-    assert main(["convert", str(folder), "-o", str(output)]) == 0
+    output = wdport.convert(folder, tmp_path / "a.keras").output
     rng = np.random.default_rng(0)
     init = rng.standard_normal((COUNT, SIZE, SIZE, 2)).astype(np.float32)
     tape = rng.standard_normal((STEPS, COUNT, SIZE, SIZE, 2)).astype(np.float32)
@@ -122,19 +122,21 @@ def test_labels_are_dropped_in_training(pipeline: tuple[Path, Any], tmp_path: Pa
         wdport.training_model(plain, drop_condition=0.1)
 
 
-def test_the_command_line(pipeline: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_command_line(
+    pipeline: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
     folder, _ = pipeline
     saved(folder)
     monkeypatch.chdir(tmp_path)
-    assert main(["convert", str(folder / "unet"), "-o", "a.keras"]) == 0
+    cli("convert", folder / "unet", "-o", "a.keras")
     words = ["sample", "a.keras", "-n", "3", "--label", "2,0,1", "--sampler", "ddim", "--steps", "4"]
-    assert main([*words, "-o", "a.npz", "--plot", "a.png"]) == 0
+    cli(*words, "-o", "a.npz", "--plot", "a.png")
     with np.load("a.npz") as found:
         assert found["images"].shape == found["states"].shape == (3, SIZE, SIZE, 2)
         images = found["images"]
     samples = wdport.sample(wdport.load_model("a.keras"), 3, sampler="ddim", steps=4, labels=LABELS)
     np.testing.assert_allclose(samples.images, images, atol=1e-5)
-    assert main([*words, "-o", "b.npz", "--label", "3"]) == 2
+    cli(*words, "-o", "b.npz", "--label", "3", code=2)
     known = np.full((SIZE, SIZE, 2), np.nan)
     known[:4] = 0.25
     filled = wdport.sample(wdport.load_model("a.keras"), 2, sampler="ddim", steps=4, labels=1, known=known, resample=1)
@@ -143,16 +145,14 @@ def test_the_command_line(pipeline: tuple[Path, Any], tmp_path: Path, monkeypatc
 
 @pytest.mark.full
 def test_exported_it_draws_the_same(
-    pipeline: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    pipeline: tuple[Path, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
 ) -> None:
     folder, module = pipeline
     saved(folder)
     monkeypatch.chdir(tmp_path)
-    assert main(["convert", str(folder / "unet"), "-o", "a.keras"]) == 0
-    assert main(["export", "a.keras", "-o", "network.stablehlo"]) == 0
-    assert main(["export", "a.keras", "--what", "sampler", "--sampler", "ddim", "--steps", "4",
-                 "-o", "sampler.stablehlo"]) == 0  # fmt: skip
-    assert capsys.readouterr().out.count(", labels (b,)") == 2
+    cli("convert", folder / "unet", "-o", "a.keras")
+    for name, words in (("network", ()), ("sampler", ("--what", "sampler", "--sampler", "ddim", "--steps", "4"))):
+        assert ", labels (b,)" in cli("export", "a.keras", *words, "-o", f"{name}.stablehlo").out
     state, decoded = loader.load("sampler.stablehlo")(5, range(3), labels=LABELS)
     wanted = wdport.sample(wdport.load_model("a.keras"), 3, sampler="ddim", steps=4, seed=5, labels=LABELS)
     np.testing.assert_allclose(state, wanted.states, atol=1e-5 * np.abs(wanted.states).max())
@@ -164,7 +164,7 @@ def test_exported_it_draws_the_same(
     np.testing.assert_allclose(np.moveaxis(np.asarray(found), -1, 1), made, atol=1e-5 * float(made.abs().max()))
 
 
-def test_the_scheduler_is_read_and_held(pipeline: tuple[Path, Any], tmp_path: Path, capsys: Any) -> None:
+def test_the_scheduler_is_read_and_held(pipeline: tuple[Path, Any], tmp_path: Path, cli: Cli, refused: Refused) -> None:
     folder, _ = pipeline
     saved(folder, prediction_type="v_prediction")
     output = tmp_path / "a.safetensors"
@@ -178,11 +178,11 @@ def test_the_scheduler_is_read_and_held(pipeline: tuple[Path, Any], tmp_path: Pa
     assert any("scheduler" in str(finding) for finding in verdict.gates[0].findings)
     document = json.loads((folder / "scheduler" / "scheduler_config.json").read_text())
     (folder / "scheduler" / "scheduler_config.json").write_text(json.dumps({**document, "timestep_spacing": "log"}))
-    assert main(["convert", str(folder), "-o", str(tmp_path / "c.keras")]) == 4
-    assert "scheduler_config.json: timestep_spacing 'log' is not supported" in capsys.readouterr().err
+    says = "scheduler_config.json: timestep_spacing 'log' is not supported"
+    refused("convert", folder, "-o", tmp_path / "c.keras", code=4, says=says)
     (folder / "scheduler" / "scheduler_config.json").unlink()
     assert wdport.convert(folder, tmp_path / "d.keras").assumed == {"scheduler": str(Scheduler())}
-    assert main(["convert", str(folder), "-o", str(tmp_path / "e.keras"), "--strict"]) == 4
+    cli("convert", folder, "-o", tmp_path / "e.keras", "--strict", code=4)
 
 
 @pytest.mark.parametrize(
@@ -204,34 +204,28 @@ def test_models_that_draw_no_samples(changes: dict[str, Any], text: str) -> None
 
 
 def test_a_folder_of_another_process_is_refused_by_name(
-    pipeline: tuple[Path, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    pipeline: tuple[Path, Any], tmp_path: Path, cli: Cli, refused: Refused
 ) -> None:
     folder, _ = pipeline
-    file = folder / "scheduler" / "scheduler_config.json"
+    file, output = folder / "scheduler" / "scheduler_config.json", tmp_path / "b.keras"
     diffusers.DPMSolverMultistepScheduler(num_train_timesteps=100).save_pretrained(folder / "scheduler")
-    assert main(["convert", str(folder), "-o", str(tmp_path / "a.keras")]) == 0
-    assert "a DPMSolverMultistepScheduler, the diffusion is read" in capsys.readouterr().out
+    printed = cli("convert", folder, "-o", tmp_path / "a.keras").out
+    assert "a DPMSolverMultistepScheduler, the diffusion is read" in printed
     solver = json.loads(file.read_text())
-    for change, what in (
+    for change, says in (
         ({"_class_name": "FlowMatchEulerDiscreteScheduler"}, "'FlowMatchEulerDiscreteScheduler' is not supported"),
         ({"use_flow_sigmas": True}, "use_flow_sigmas True of DPMSolverMultistepScheduler is not supported"),
         ({"predction_type": "sample"}, "unknown field 'predction_type'"),
+        ({"predction_type": "sample"}, "or leave sampling out: --set scheduler=null"),
     ):
         file.write_text(json.dumps({**solver, **change}))
-        assert main(["verify", str(folder), str(tmp_path / "a.keras")]) == 4
-        found = capsys.readouterr().err
-        assert what in found
-        assert "or leave sampling out: --set scheduler=null" in found
-        assert found.count("\n") == 1
-    words = ["convert", str(folder), "-o", str(tmp_path / "b.keras"), "--set", "scheduler=null"]
-    assert main(words) == 0
+        refused("verify", folder, tmp_path / "a.keras", code=4, says=says)
+    cli("convert", folder, "-o", output, "--set", "scheduler=null")
     with few_cases():
-        assert main(["verify", str(folder), str(tmp_path / "b.keras"), "--set", "scheduler=null"]) == 0
-    assert "ok   sampling network" not in capsys.readouterr().out
-    assert main(["sample", str(tmp_path / "b.keras"), "-n", "1", "-o", str(tmp_path / "b.npz")]) == 2
-    assert "its scheduler is null" in capsys.readouterr().err
+        assert "ok   sampling network" not in cli("verify", folder, output, "--set", "scheduler=null").out
+    refused("sample", output, "-n", "1", "-o", tmp_path / "b.npz", says="its scheduler is null")
     other = diffusers.UNet2DModel(**{**FIELDS, **ONE_LEVEL, "time_embedding_type": "fourier"})
     other.save_pretrained(tmp_path / "other")
     diffusers.FlowMatchEulerDiscreteScheduler().save_pretrained(tmp_path / "other")
-    assert main(["convert", str(tmp_path / "other"), "-o", str(tmp_path / "c.keras")]) == 0
-    assert "scheduler_config.json is not read: _class_name 'FlowMatch" in capsys.readouterr().out
+    printed = cli("convert", tmp_path / "other", "-o", tmp_path / "c.keras").out
+    assert "scheduler_config.json is not read: _class_name 'FlowMatch" in printed

@@ -2,17 +2,11 @@
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
-from typing import Any
-
 import numpy as np
-from safetensors.numpy import save_file
 
 from parity_tests.faults.wan_vae.examples import random_tensors
+from tests.families.library_folders import Fields, Tensors, saver
 from wdport.families.wan_vae.config import Config
-
-Fields = dict[str, Any]
 
 OLD: Fields = {"base_dim": 4, "z_dim": 2, "dim_mult": [1, 2], "num_res_blocks": 1, "temperal_downsample": [True],
                "latents_mean": [0.1, -0.2], "latents_std": [2.0, 0.5]}  # fmt: skip
@@ -55,15 +49,10 @@ def random_fields(seed: int) -> Fields:
     }  # fmt: skip
 
 
-def tensors_of(fields: Fields, seed: int = 0) -> dict[str, np.ndarray]:
+def tensors_of(fields: Fields, seed: int = 0) -> Tensors:
     """A random state_dict."""
     return random_tensors(Config.from_dict(fields), seed)
 
 
-def save(folder: Path, fields: Fields, tensors: dict[str, np.ndarray] | None = None, **more: object) -> Path:
-    """A folder as the library saves it, with ``more`` in its ``config.json``."""
-    folder.mkdir(parents=True)
-    told = {"_class_name": "AutoencoderKLWan", "_diffusers_version": "0.42.1", **fields, **more}
-    (folder / "config.json").write_text(json.dumps(told))
-    save_file(tensors_of(fields) if tensors is None else tensors, folder / "diffusion_pytorch_model.safetensors")
-    return folder
+save = saver("diffusion_pytorch_model.safetensors", tensors_of, _class_name="AutoencoderKLWan",
+             _diffusers_version="0.42.1")  # fmt: skip

@@ -34,9 +34,6 @@ def source(
         values: Array = stored[name].to(torch.float64 if stored[name].dtype == torch.float64 else torch.float32).numpy()
         return values
 
-    return ConfigurationSource(
-        Path("model.ckpt"),
-        {name: tuple(tensor.shape) for name, tensor in stored.items()} | dict(shapes or {}),
-        {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in stored.items()},
-        read,
-    )
+    sizes = {name: tuple(tensor.shape) for name, tensor in stored.items()} | dict(shapes or {})
+    dtypes = {name: str(tensor.dtype).removeprefix("torch.") for name, tensor in stored.items()}
+    return ConfigurationSource(Path("model.ckpt"), sizes, dtypes, read)

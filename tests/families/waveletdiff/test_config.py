@@ -43,27 +43,6 @@ def test_the_released_defaults() -> None:
         SMALL.features = 4  # type: ignore[misc]
 
 
-BAD: list[tuple[dict[str, Any], str]] = [
-    ({"level_lengths": ()}, "at least 1"),
-    ({"num_heads": 3}, "num_heads 3 does not divide embed_dim 16"),
-    ({"num_heads": 32}, "num_heads 32 does not divide embed_dim 16"),
-    ({"time_embed_dim": 7}, "time_embed_dim 7"),
-    ({"time_embed_dim": 2}, "time_embed_dim 2"),
-    ({"level_lengths": (5,)}, "at least two"),
-    ({"dropout": 1.0}, "dropout 1.0"),
-    ({"dropout": -0.1}, "dropout -0.1"),
-    ({"wavelet": "morl"}, "'morl' is not a discrete wavelet"),
-]
-
-
-@pytest.mark.parametrize(("changes", "reason"), BAD, ids=lambda value: str(value))
-def test_an_impossible_combination_is_refused(changes: dict[str, Any], reason: str) -> None:
-    with pytest.raises(ValueError, match=reason):
-        replace(SMALL, **changes)
-    with pytest.raises(ValueError, match=reason):
-        Config.from_dict({**SMALL.to_dict(), **changes})
-
-
 def test_what_is_possible_is_accepted() -> None:
     for changes in ({"level_lengths": (5,), "cross_level_attention": False}, {"noise_schedule": "custom"},
                     {"prediction_target": "coefficient"}, {"dropout": 0.0}, {"num_heads": 16}):  # fmt: skip
@@ -89,7 +68,16 @@ def test_unknown_and_missing_values_are_all_named() -> None:
     assert Config.from_dict({name: getattr(SMALL, name) for name in required}) == SMALL
 
 
-HOSTILE: list[tuple[dict[str, Any], str]] = [
+REFUSED: list[tuple[dict[str, Any], str]] = [
+    ({"level_lengths": []}, "at least 1"),
+    ({"num_heads": 3}, "num_heads 3 does not divide embed_dim 16"),
+    ({"num_heads": 32}, "num_heads 32 does not divide embed_dim 16"),
+    ({"time_embed_dim": 7}, "time_embed_dim 7"),
+    ({"time_embed_dim": 2}, "time_embed_dim 2"),
+    ({"level_lengths": [5]}, "at least two"),
+    ({"dropout": 1.0}, "dropout 1.0"),
+    ({"dropout": -0.1}, "dropout -0.1"),
+    ({"wavelet": "morl"}, "'morl' is not a discrete wavelet"),
     ({"num_layers": 10**5000}, "num_layers of 16610 bits: at most"),
     ({"level_lengths": [4] * 1_000_000}, "level_lengths has 1000000 values, at most"),
     ({"level_lengths": [[4, 4], 4]}, "level_lengths is not a list of whole numbers"),
@@ -106,8 +94,8 @@ HOSTILE: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("changes", "reason"), HOSTILE, ids=range(len(HOSTILE)))
-def test_what_a_file_states_is_typed_and_bounded(changes: dict[str, Any], reason: str) -> None:
+@pytest.mark.parametrize(("changes", "reason"), REFUSED, ids=range(len(REFUSED)))
+def test_what_a_file_states_is_possible_typed_and_bounded(changes: dict[str, Any], reason: str) -> None:
     """As JSON gives it: lists for tuples, and any value in any place."""
     with pytest.raises(ValueError, match=re.escape(reason)) as caught:
         FAMILY.load_config({**SMALL.to_dict(), **changes})

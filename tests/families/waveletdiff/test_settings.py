@@ -9,11 +9,10 @@ import pytest
 import torch
 
 import wdport
+from tests.command import Cli
 from tests.make import make_state
-from wdport.cli.main import main
 from wdport.conversion.prepare import Settings, prepare
 from wdport.errors import MisfitError, UsageError
-from wdport.families.waveletdiff.public_form import near
 from wdport.families.waveletdiff.settings import parse_setting, read_saved, read_settings
 from wdport.mapping.strict_yaml import load_yaml
 
@@ -177,13 +176,6 @@ def test_a_bad_single_setting_is_refused(key: str, text: str, fragment: str) -> 
     assert fragment in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("name", "meant"), [("Num-Heads", "num_heads"), ("heads", "num_heads"), ("num_head", "num_heads"), ("colour", None)]
-)
-def test_names_that_are_nearly_right(name: str, meant: str | None) -> None:
-    assert near(name, ["num_heads", "depth"]) == meant
-
-
 NESTED = {"model": {"num_heads": 2, "prediction_target": "coefficient"}, "noise": {"schedule": "exponential"},
           "wavelet": {"type": "auto", "levels": "auto"}, "dataset": {"name": "etth1", "seq_len": 24},
           "training": {"anything": [1, 2]}}  # fmt: skip
@@ -265,8 +257,7 @@ def test_a_group_within_itself_ends(tmp_path: Path) -> None:
     assert read_saved(values).fields == {"num_heads": 2}
 
 
-def test_convert_prints_them(tmp_path: Path, state: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["convert", str(saved(tmp_path, state, {"num_heads": 2, "seq_length": 24}))]) == 0
-    shown = capsys.readouterr().out
+def test_convert_prints_them(tmp_path: Path, state: dict[str, Any], cli: Cli) -> None:
+    shown = cli("convert", saved(tmp_path, state, {"num_heads": 2, "seq_length": 24})).out
     assert "num_heads 2 (hyper_parameters)" in shown
     assert "note      hyper_parameters.seq_length is not read; seq_len is assumed" in shown
