@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.diffusion.scanned import states
+from tests.diffusion.test_scheduler import clipping
 from wdport.diffusion.diffusion import TRIAL
-from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Run
-from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.scheduler import LEARNED_RANGE, Scheduler
 from wdport.errors import UsageError
 from wdport.mapping.arrays import Array
@@ -25,6 +25,7 @@ SHAPE = (3, 4, 5, 2)
 SCHEDULER = Scheduler(100, variance_type=LEARNED_RANGE, clip=1.5)
 
 
+@cache
 def toy(xp: Any) -> Any:
     """The prediction, then the share of the variance, which leaves the range from -1 to 1 as a network's may."""
 
@@ -36,11 +37,8 @@ def toy(xp: Any) -> Any:
     return network
 
 
-def states(plan: SamplingPlan, init: Array, tape: Array, clips: bool = True) -> Array:
-    clip = SCHEDULER.clipping if clips else None
-    with jax.enable_x64(True):
-        return np.asarray(run_plan(toy(jnp), plan_rows(plan, "float64"), init, lay_out(tape, plan.noisy), True,
-                                   None if clip is None else lambda clean: clip.apply(clean, jnp)))  # fmt: skip
+def tape_states(plan: SamplingPlan, init: Array, tape: Array, clips: bool = True) -> Array:
+    return states(plan, toy(jnp), init, tape, clipping(SCHEDULER.clipping if clips else None))
 
 
 @pytest.mark.parametrize("clips", [True, False])
@@ -60,7 +58,7 @@ def test_ddpm_is_the_librarys(count: int, clips: bool, monkeypatch: pytest.Monke
         x = theirs.step(torch.from_numpy(np.moveaxis(output, -1, 1)), t, x).prev_sample
     truth = np.moveaxis(x.numpy(), 1, -1)
     bound = 1e-4 * np.abs(truth).max()  # of its float32 tables
-    np.testing.assert_allclose(states(plan, init, tape, clips)[-1], truth, rtol=0, atol=bound)
+    np.testing.assert_allclose(tape_states(plan, init, tape, clips)[-1], truth, rtol=0, atol=bound)
 
 
 def test_every_run_is_the_librarys_loop() -> None:
@@ -69,7 +67,7 @@ def test_every_run_is_the_librarys_loop() -> None:
         plan = process.trial(run, changed=True)
         init, tape = rng.standard_normal(SHAPE), rng.standard_normal((max(plan.slots, 1), *SHAPE))
         truth = process.loop(run, toy(np), init, tape)
-        np.testing.assert_allclose(states(plan, init, tape), truth, rtol=0, atol=1e-10 * np.abs(truth).max())
+        np.testing.assert_allclose(tape_states(plan, init, tape), truth, rtol=0, atol=1e-10 * np.abs(truth).max())
 
 
 @pytest.mark.parametrize("spacing", [None, "karras"])
@@ -87,7 +85,7 @@ def test_every_sampler_is_its_loop(spacing: str | None) -> None:
             init = rng.standard_normal(SHAPE)
             truth = of.plain(Run(sampler, 0.0, of.target), toy(np), init, draws.__getitem__,
                              lambda clean: clip.apply(clean, np), repeats)  # fmt: skip
-            found = states(plan, init, tape)[-1]
+            found = tape_states(plan, init, tape)[-1]
             np.testing.assert_allclose(found, truth, rtol=0, atol=1e-9 * np.abs(truth).max(), err_msg=sampler)
 
 

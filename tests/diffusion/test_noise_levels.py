@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 from typing import Any
 
 import jax
@@ -10,6 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from tests.diffusion.scanned import states
+from tests.diffusion.test_scheduler import clipping
 from wdport.diffusion.loss import DiffusionLoss, RandomBatch
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.noise_levels import CONSISTENCY, EDM, EDM_SOLVER, LEVEL_CLASSES, SCORE_SDE, NoiseLevels
@@ -45,6 +48,7 @@ def read(case: str) -> NoiseLevels:
     return found
 
 
+@cache
 def toy(target: str, xp: Any) -> Any:
     """A network of states and times; a score is that of bounded data, so that samples stay small."""
 
@@ -58,10 +62,7 @@ def toy(target: str, xp: Any) -> Any:
 
 
 def tape_states(plan: SamplingPlan, target: str, init: Array, tape: Array, clip: Clipping | None) -> Array:
-    change = None if clip is None else lambda clean: clip.apply(clean, jnp)
-    with jax.enable_x64(True):
-        rows = plan_rows(plan, "float64")
-        return np.asarray(run_plan(toy(target, jnp), rows, init, lay_out(tape, plan.noisy), True, change))
+    return states(plan, toy(target, jnp), init, tape, clipping(clip))
 
 
 @pytest.mark.parametrize("count", [1, 2, 5, 18])

@@ -12,8 +12,9 @@ import pytest
 import torch
 
 import wdport
+from parity_tests.faults.random_weights import randomise
+from parity_tests.faults.unet2d.examples import law
 from tests.families.quick import few_cases
-from tests.families.unet2d.make import randomise
 from tests.families.unet2d.test_sampled import FIELDS, ONE_LEVEL, SIZE
 from wdport.cli.main import main
 from wdport.diffusion.noise_levels import CONSISTENCY, EDM, SCORE_SDE, NoiseLevels
@@ -37,7 +38,8 @@ def folder(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     """A folder with both, as the library saves them, and the library's objects."""
     kind, options, fields = SCHEDULERS[request.param]
     channels = {"in_channels": 3, "out_channels": 3, "num_class_embeds": None}  # pipelines draw images of three
-    model = randomise(diffusers.UNet2DModel(**{**FIELDS, **ONE_LEVEL, **channels, **fields}), 0).eval()
+    model = diffusers.UNet2DModel(**{**FIELDS, **ONE_LEVEL, **channels, **fields}).eval()
+    randomise(model, 0, law)
     place = tmp_path_factory.mktemp(request.param) / "model"
     model.save_pretrained(place / "unet")
     scheduler = getattr(diffusers, kind)(**options)
@@ -137,7 +139,8 @@ def test_a_learned_variance_is_sampled_as_by_the_librarys_pipeline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fields = {**FIELDS, **ONE_LEVEL, "in_channels": 3, "out_channels": 6, "num_class_embeds": None}
-    model = randomise(diffusers.UNet2DModel(**fields), 0).eval()
+    model = diffusers.UNet2DModel(**fields).eval()
+    randomise(model, 0, law)
     scheduler = diffusers.DDPMScheduler(num_train_timesteps=100, variance_type="learned_range")
     place, output = tmp_path / "model", tmp_path / "a.keras"
     model.save_pretrained(place)

@@ -45,15 +45,25 @@ if TYPE_CHECKING:
 COUNT = 5
 """Number of steps that are compared."""
 
+UNREAD: Final = "give `--set scheduler='{...}'` (docs/unet2d.md), or leave sampling out: `--set scheduler=null`"
+"""What to do about a scheduler that is not supported."""
+
 ROUNDING = 1e-5
 """Relative tolerance for the library's tables, which are products in float32."""
 
 
 def misread_scheduler(config: Config, stated: Stated) -> list[str]:
-    """The differences in words; none where the file does not exist, or is not what samples are drawn with."""
+    """The differences in words; none where the file does not exist, or is not what samples are drawn with. Raises
+    :class:`MisfitError` for a file that is not supported."""
     document, ours = stated.beside(SCHEDULER), config.scheduler
     if not document or ours is None or "scheduler" in stated.values:
         return []
+    try:
+        read = read_scheduler(document)
+    except ValueError as error:
+        raise MisfitError(SCHEDULER, str(error), UNREAD) from None
+    if type(read) is not type(ours):
+        return [f"the class of the samplers' scheduler is not that of {SCHEDULER}"]
     kind = str(document["_class_name"])
     theirs: Any = released_class("diffusers", kind).from_config(dict(document))
     if isinstance(ours, NoiseLevels):
@@ -358,8 +368,7 @@ def _scheduler(
     try:
         scheduler = read_scheduler(document)
     except ValueError as error:
-        fix = "give `--set scheduler='{...}'` (docs/unet2d.md), or leave sampling out: `--set scheduler=null`"
-        return None, MisfitError((source.path, SCHEDULER), str(error), fix), ()
+        return None, MisfitError((source.path, SCHEDULER), str(error), UNREAD), ()
     kind = str(document["_class_name"])
     note = f"of {SCHEDULER}, a {kind}, the diffusion is read; its steps are not among the samplers"
     return scheduler, None, () if _takes_steps(document) else (note,)
