@@ -90,9 +90,9 @@ class Pair(PairOptions):
             with open_checkpoint(Path(self.checkpoint), key=self.key, likely=opened.source_key) as checkpoint:
                 return checkpoint.files
         # What the checkpoint does not state, the converted file does.
-        known = None if self.config else asdict(opened.config)
+        configuration = None if self.config else asdict(opened.config)
         settings = Settings(self.config, dict(self.values), mapping=self.mapping, key=self.key,
-                            likely=opened.source_key, known=known)  # fmt: skip
+                            likely=opened.source_key, known=configuration)  # fmt: skip
         with prepare(self.checkpoint, settings) as prepared:
             return prepared.checkpoint.files
 

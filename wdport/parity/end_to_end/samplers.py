@@ -24,7 +24,7 @@ from wdport.diffusion.sampler_steps import UNCHANGED, WITH_ETA
 from wdport.errors import MachineError
 from wdport.families.roles import Sampled
 from wdport.jax_settings import fast_compile
-from wdport.model import Array, Configuration, Decoding, Diffused, KerasModel
+from wdport.model import Array, Clipping, Configuration, Decoding, Diffused, KerasModel
 from wdport.parity.end_to_end.sides import UseMeasures
 from wdport.sampling.job import plan_job
 from wdport.sampling.network import Network, keras_network
@@ -234,7 +234,7 @@ def _plain_samples(
     clip = process.clip
 
     def change(clean: Array) -> Array:
-        clipped = clean if clip is None else clip.apply(clean, np)
+        clipped = clean if clip is None else _clipped(clip, clean)
         return clipped if fit is None else fit(clipped)
 
     changes = None if clip is None and fit is None else change
@@ -242,6 +242,17 @@ def _plain_samples(
         process = process.respaced(request.spacing, request.steps)
     states = process.plain(draw.run, guided, init, noise, changes, request.resample or 1)
     return states if fit is None else fit(states)
+
+
+def _clipped(clip: Clipping, clean: Array) -> Array:
+    """Clean states as :class:`Clipping` says, sample by sample."""
+    limits = [clip.limit] * len(clean)
+    if clip.ratio is not None:
+        limits = [min(max(float(np.quantile(np.abs(one), clip.ratio)), 1.0), clip.limit) for one in clean]
+    scales = [1.0 if clip.ratio is None else limit for limit in limits]
+    clipped = [np.minimum(np.maximum(one, -limit), limit) / scale
+               for one, limit, scale in zip(clean, limits, scales, strict=True)]  # fmt: skip
+    return np.stack(clipped)
 
 
 def _fit(about: Diffused, values: Array) -> Callable[[Array], Array]:
