@@ -408,8 +408,7 @@ def condition_of(name: str, text: str) -> list[int] | list[float] | Array | str:
     if name == "labels":
         labels = text.split(",")
         if not all(label.isascii() and label.isdecimal() and len(label) <= LONGEST_LABEL for label in labels):
-            what = f"invalid label {printable(text, 40)!r}"
-            raise UsageError("--label", what, "give a whole number, or several: 0,1,2")
+            raise UsageError("--label", f"invalid label {printable(text, 40)!r}", "give a whole number, or several: 0,1,2")
         return [int(label) for label in labels]
     from wdport.sampling import read_init
 
