@@ -38,8 +38,7 @@ if TYPE_CHECKING:
     from wdport.sampling import Job, Request
     from wdport.sampling.job import SamplingRun
 
-LONGEST_LABEL = 9
-"""Digits."""
+LABEL_DIGITS = 9
 
 _READ = ("model", "known", "init", "mapping", "condition")
 """Files that samples depend on."""
@@ -407,8 +406,9 @@ def condition_of(name: str, text: str) -> list[int] | list[float] | Array | str:
     """The values of --label, --scale or --condition."""
     if name == "labels":
         labels = text.split(",")
-        if not all(label.isascii() and label.isdecimal() and len(label) <= LONGEST_LABEL for label in labels):
-            raise UsageError("--label", f"invalid label {printable(text, 40)!r}", "give a whole number, or several: 0,1,2")
+        if not all(label.isascii() and label.isdecimal() and len(label) <= LABEL_DIGITS for label in labels):
+            what = f"invalid label {printable(text, 40)!r}"
+            raise UsageError("--label", what, "give a whole number, or several: 0,1,2")
         return [int(label) for label in labels]
     from wdport.sampling import read_init
 
