@@ -16,6 +16,7 @@ from wdport.cli.completion import CHECKPOINTS, VARIABLE, matching
 from wdport.cli.execute import group
 from wdport.cli.model_inputs import SAMPLERS
 from wdport.diffusion.flow import SAMPLERS as FLOW
+from wdport.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
 from wdport.diffusion.sampler_steps import SAMPLERS as PLANS
 
 ROOT = Path(__file__).parents[2]
@@ -68,7 +69,8 @@ def test_file_names(folder: Path) -> None:
 
 
 def test_the_samplers_are_those_of_all_families() -> None:
-    assert set(SAMPLERS) == {*PLANS, *FLOW}
+    levels = [NoiseLevels.from_fields(kind, values).own for kind, values in LEVEL_CLASSES.items()]
+    assert set(SAMPLERS) == {*PLANS, *FLOW}.union(*levels)
 
 
 def in_bash(line: str) -> list[str]:
