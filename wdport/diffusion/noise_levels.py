@@ -91,8 +91,6 @@ class NoiseLevels(TrainedProcess):
     clip_denoised: bool = False
 
     def __post_init__(self) -> None:
-        if self.kind not in LEVEL_CLASSES:
-            raise ValueError(f"{self.kind!r:.60} is not supported")
         for name in ("sigma_min", "sigma_max", "sigma_data", "rho", "snr", "sampling_eps"):
             value = getattr(self, name)
             if not (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e9):
@@ -122,12 +120,14 @@ class NoiseLevels(TrainedProcess):
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NoiseLevels:
-        """From :meth:`to_dict`; raises ``ValueError``."""
-        if unknown := set(map(str, values)) - {field.name for field in fields(cls)}:
+        """From :meth:`to_dict`, or a part of it, with the library's defaults; raises ``ValueError``."""
+        names, kind = {field.name for field in fields(cls)}, str(values.get("kind"))
+        if unknown := set(map(str, values)) - names:
             raise ValueError(f"unknown field {min(unknown)!r:.40} of a scheduler")
-        if lacking := [name for name in ("sigma_min", "sigma_max", "num_train_timesteps") if name not in values]:
-            raise ValueError(f"{lacking[0]} of {values.get('kind')} is missing")
-        return cls(**values)
+        if kind not in LEVEL_CLASSES:
+            raise ValueError(f"{kind!r:.60} is not supported")
+        usual = {name: value for name, value in LEVEL_CLASSES[kind].items() if name in names}
+        return cls(**{**usual, **values})
 
     def __str__(self) -> str:
         return f"noise levels from {self.sigma_max:g} to {self.sigma_min:g}, {self.kind}"
