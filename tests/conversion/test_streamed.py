@@ -219,10 +219,11 @@ def test_an_interruption_ends_the_threads_and_leaves_nothing(
             raise KeyboardInterrupt
 
     monkeypatch.setattr(ShardedWriter, "write_at", write)
-    source, before = sharded(tmp_path / "in", tensors()), threading.active_count()
+    source, before = sharded(tmp_path / "in", tensors()), set(threading.enumerate())
     with pytest.raises(KeyboardInterrupt):
         convert(tmp_path, source)
-    assert threading.active_count() == before
+    # Those of earlier tests may end meanwhile.
+    assert set(threading.enumerate()) <= before
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in", "table.yaml"]
 
 
