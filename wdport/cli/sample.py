@@ -236,10 +236,10 @@ def _request(request: SampleRequest, devices: int | str | None, about: Diffused)
     """The options as arguments of :func:`wdport.sample`, with files read, whose columns are the model's features."""
     from wdport.sampling import Request, one_condition, read_init, read_known
 
-    name = next(iter(request.conditions), "condition")
+    name, axes = next(iter(request.conditions), "condition"), len(getattr(about.decoding, "shape", (1, 1)))
     return Request(**arguments(
         Request, request, devices=devices, init=read_init(request.init) if request.init else None,
-        known=read_known(request.known, about.features) if request.known else None,
+        known=read_known(request.known, about.features, axes) if request.known else None,
         **one_condition(**{name: condition_of(name, text) for name, text in request.conditions.items()}),
         called={"init": request.init or "", "labels": "--label",
                 "condition": "--label" if name == "labels" else f"--{name}"},

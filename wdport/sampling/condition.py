@@ -24,7 +24,7 @@ from jax import Array as Tensor
 from numpy.typing import ArrayLike
 
 from wdport.checkpoint.faults import Fault
-from wdport.data.arrays import read_npy, read_npz
+from wdport.data.arrays import npy_array, read_npy, read_npz
 from wdport.data.table import ColumnTable, columns_of, data_file
 from wdport.data.text_tables import read_text
 from wdport.diffusion.schedules import Array
@@ -201,8 +201,9 @@ _READERS: dict[str, Callable[[Path, str | None], ColumnTable]] = {
 }
 
 
-def read_known(path: str | PathLike[str], names: Sequence[str] = ()) -> Array:
-    """Read a series (N, F) from a file, NaN where unknown; in text, an empty field or NA is NaN too.
+def read_known(path: str | PathLike[str], names: Sequence[str] = (), axes: int = 2) -> Array:
+    """Read a series (N, F) from a file, NaN where unknown; in text, an empty field or NA is NaN too. A sample of more
+    ``axes``, such as an image, is an array in an .npy file.
 
     Columns are found by ``names``, those of the model's features, if the file names its columns. Text columns without
     numbers, such as dates, are left out. Raises :class:`InputError`, or :class:`UsageError` if a column is missing.
@@ -211,6 +212,10 @@ def read_known(path: str | PathLike[str], names: Sequence[str] = ()) -> Array:
         suffix = file.suffix.lower()
         if suffix not in _READERS:
             raise Fault(f"is of an unknown kind ({suffix or 'no suffix'})", f"give one of {', '.join(_READERS)}")
+        if axes > 2:
+            if suffix != ".npy":
+                raise Fault("is not an .npy file", f"save the sample, an array of {axes} axes, with numpy.save")
+            return npy_array(file)
         try:
             table = _READERS[suffix](file, None)
             columns = columns_of(names, table.kept, path) if names and table.named else table.kept

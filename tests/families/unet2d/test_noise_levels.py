@@ -14,6 +14,7 @@ import torch
 import wdport
 from parity_tests.faults.random_weights import randomise
 from parity_tests.faults.unet2d.examples import law
+from tests.command import Cli, Refused
 from tests.families.quick import few_cases
 from tests.families.unet2d.test_sampled import FIELDS, ONE_LEVEL, SIZE
 from wdport.cli.main import main
@@ -117,6 +118,47 @@ def test_the_commands(folder: tuple[Path, Any, Any], tmp_path: Path) -> None:
         np.save(tmp_path / "data.npy", np.random.default_rng(0).uniform(0.2, 0.8, (8, SIZE, SIZE, 3)).astype("float32"))
         words = ["train", str(tmp_path / "data.npy"), "--resume", str(output), "-o", str(tmp_path / "run")]
         assert main([*words, "--epochs", "2", "--batch-size", "4"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "fields", "says"),
+    [
+        (SCORE_SDE, {"correct_steps": -1}, {"time_embedding_type": "fourier"}, "correct_steps is not a whole number"),
+        (SCORE_SDE, {"snrr": 0.1}, {"time_embedding_type": "fourier"}, "unknown field 'snrr' of ScoreSdeVeScheduler"),
+        (
+            "DDPMScheduler",
+            {"variance_type": "learned"},
+            {"out_channels": 4},
+            "variance_type 'learned' is not supported",
+        ),
+    ],
+)
+def test_a_scheduler_with_a_wrong_value_is_not_left_out(
+    kind: str, values: dict[str, Any], fields: dict[str, Any], says: str, tmp_path: Path, refused: Refused
+) -> None:
+    diffusers.UNet2DModel(**{**FIELDS, **ONE_LEVEL, **fields}).save_pretrained(tmp_path / "model")
+    document = {"_class_name": kind, **values}
+    (tmp_path / "model" / "scheduler_config.json").write_text(json.dumps(document))
+    refused("convert", tmp_path / "model", "-o", tmp_path / "a.keras", code=4, says=says)
+
+
+def test_known_pixels_of_a_file(tmp_path: Path, cli: Cli, refused: Refused) -> None:
+    """Of a class-conditional network with a label for no class, which verify's reference does not have."""
+    fields = {**FIELDS, **ONE_LEVEL, "in_channels": 3, "out_channels": 3}
+    diffusers.UNet2DModel(**fields).save_pretrained(tmp_path / "model")
+    diffusers.EDMEulerScheduler().save_pretrained(tmp_path / "model")
+    output, image = tmp_path / "a.keras", np.full((SIZE, SIZE, 3), np.nan, np.float32)
+    cli("convert", tmp_path / "model", "-o", output, "--set", "no_class=2")
+    with few_cases():
+        cli("verify", tmp_path / "model", output)
+    image[: SIZE // 2] = 0.25
+    np.save(tmp_path / "known.npy", image)
+    known = ["-n", "1", "--steps", "3", "--label", "1", "--known"]
+    cli("sample", output, *known, tmp_path / "known.npy", "-o", tmp_path / "a.npz")
+    with np.load(tmp_path / "a.npz") as drawn:
+        np.testing.assert_array_equal(drawn["images"][0, : SIZE // 2], image[: SIZE // 2])
+    (tmp_path / "known.csv").write_text("1,2\n")
+    refused("sample", output, *known, tmp_path / "known.csv", code=3, says="save the sample, an array of 3 axes")
 
 
 @pytest.mark.parametrize(

@@ -279,7 +279,7 @@ class UNet2DFamily(LibraryFamily[Config]):
         })  # fmt: skip
         if refusal is not None:
             # A scheduler that is not supported concerns only a model that could be sampled with it.
-            if not unsampled(resolved.config):
+            if any(not unsampled(replace(resolved.config, scheduler=usual)) for usual in _usual(source)):
                 raise refusal
             unread = replace(resolved.config, scheduler=None)
             resolved, notes = replace(resolved, config=unread), (f"{SCHEDULER} is not read: {refusal.what}",)
@@ -370,8 +370,18 @@ def _scheduler(
     except ValueError as error:
         return None, MisfitError((source.path, SCHEDULER), str(error), UNREAD), ()
     kind = str(document["_class_name"])
-    note = f"of {SCHEDULER}, a {kind}, the diffusion is read; its steps are not among the samplers"
+    article = "an" if kind[0] in "AEIO" else "a"
+    note = f"of {SCHEDULER}, {article} {kind}, the diffusion is read; its steps are not among the samplers"
     return scheduler, None, () if _takes_steps(document) else (note,)
+
+
+def _usual(source: ConfigurationSource) -> list[Scheduler | NoiseLevels]:
+    """Schedulers like that of the file, with the library's defaults: what the network could be sampled with."""
+    document = source.beside(SCHEDULER)
+    kind = str(document.get("_class_name")) if document else ""
+    if kind in LEVEL_CLASSES:
+        return [NoiseLevels.from_fields(kind, LEVEL_CLASSES[kind])]
+    return [Scheduler(), Scheduler(variance_type=LEARNED_RANGE)]
 
 
 def _takes_steps(document: Document) -> bool:

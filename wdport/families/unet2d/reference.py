@@ -10,5 +10,5 @@ from typing import Final
 from wdport.families.diffusers_class import DiffusersClass
 from wdport.families.unet2d.config import Config
 
-LIBRARY: Final = DiffusersClass("UNet2DModel", Config().to_dict(), ("scheduler",))
+LIBRARY: Final = DiffusersClass("UNet2DModel", Config().to_dict(), ("scheduler", "no_class"))
 build_reference = LIBRARY.build_reference
