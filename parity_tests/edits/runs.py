@@ -21,7 +21,8 @@ from tests.families.toys.nets import randomised
 from tests.families.unet2d import make as unet2d
 from tests.families.wan_vae import make as wan_vae
 from tests.make import stated
-from wdport.diffusion.noise_levels import CONSISTENCY, SCORE_SDE, NoiseLevels
+from wdport.diffusion.noise_levels import NoiseLevels
+from wdport.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE
 from wdport.diffusion.scheduler import LEARNED_RANGE, Scheduler
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.reference import random_tensors

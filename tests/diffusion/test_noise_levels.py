@@ -15,9 +15,10 @@ from tests.diffusion.scanned import states
 from tests.diffusion.test_scheduler import clipping
 from wdport.diffusion.loss import DiffusionLoss, RandomBatch
 from wdport.diffusion.noise import lay_out
-from wdport.diffusion.noise_levels import CONSISTENCY, EDM, EDM_SOLVER, LEVEL_CLASSES, SCORE_SDE, NoiseLevels
+from wdport.diffusion.noise_levels import EDM, EDM_SOLVER, LEVEL_CLASSES, NoiseLevels
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Run
+from wdport.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE
 from wdport.diffusion.scan import plan_rows, run_plan
 from wdport.diffusion.scheduler import read_scheduler, stored_scheduler
 from wdport.errors import UsageError

@@ -59,6 +59,10 @@ def test_a_scheduler_that_is_read_wrongly_is_found(name: str) -> None:
     wrong = f"the {name} of the samplers is not that of DDIMScheduler as diffusers reads scheduler_config.json"
     assert misread_scheduler(config, Stated({}, {}, lambda _: SCHEDULER)) == ([wrong] if name else [])
     assert misread_scheduler(config, Stated({}, {"scheduler": scheduler}, lambda _: SCHEDULER)) == []
+    other = Stated({}, {}, lambda _: {"_class_name": "EDMEulerScheduler"})
+    assert misread_scheduler(config, other) == [
+        "the class of the samplers' scheduler is not that of scheduler_config.json"
+    ]
 
 
 def test_a_field_that_the_network_does_not_use_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from wdport.diffusion.plans import SamplingPlan
-from wdport.diffusion.process import UNIFORM, Network, Run
+from wdport.diffusion.process import UNIFORM, Network, Process, Run
 from wdport.diffusion.reference_samplers import Change, Noise, flow_states, flow_steps
 from wdport.diffusion.sampler_steps import CLEAN, LANGEVIN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
 from wdport.diffusion.schedules import Array, step_count
@@ -155,7 +155,7 @@ SAMPLERS: dict[str, Steps] = {"heun": heun, "euler": euler, "rk4": rk4}
 
 
 @dataclass(frozen=True, eq=False)
-class Flow:
+class Flow(Process):
     """A flow along ``path``, one of :data:`PATHS`, whose network predicts ``target``, one of :data:`TARGETS`.
 
     ``network_time(time)`` is the time value passed to the network; the time itself by default.
@@ -175,18 +175,8 @@ class Flow:
         return tuple(SAMPLERS)
 
     @property
-    def learned(self) -> bool:
-        """False: a flow adds no noise."""
-        return False
-
-    @property
     def clip(self) -> None:
         """None: the estimate of the data is not clipped."""
-        return None
-
-    @property
-    def few(self) -> None:
-        """None: the default sampler takes few steps."""
         return None
 
     def plan(
@@ -254,10 +244,3 @@ class Flow:
 
     def visited(self, run: Run) -> list[int]:
         return flow_steps(run.sampler, run.target, FEW)
-
-    @property
-    def counts(self) -> int:
-        return 0
-
-    def wrong_count(self) -> int | None:
-        return None

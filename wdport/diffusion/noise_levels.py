@@ -19,9 +19,19 @@ import numpy as np
 
 from wdport.diffusion.diffusion import TRIAL, Diffusion, over_levels
 from wdport.diffusion.plans import SamplingPlan
-from wdport.diffusion.process import UNIFORM, Network, Run, TrainedProcess
+from wdport.diffusion.process import (
+    UNIFORM,
+    Network,
+    Process,
+    Run,
+    TrainedProcess,
+    is_number,
+    require_choice,
+    require_fields,
+    require_integer,
+)
 from wdport.diffusion.reference_samplers import Change, Noise, consistency_states, solver_states
-from wdport.diffusion.reference_scheduler import ReferenceLevels
+from wdport.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE, ReferenceLevels
 from wdport.diffusion.sampler_steps import SAMPLERS, Updates, consistency, predictor_corrector
 from wdport.diffusion.schedules import Array, step_count
 from wdport.diffusion.spacing import LEVELS, RHO, WHOLE, exponential, karras
@@ -31,10 +41,8 @@ from wdport.model import FORMER_SAMPLERS, Clipping
 if TYPE_CHECKING:
     from wdport.diffusion.noising import Noising
 
-SCORE_SDE: Final = "ScoreSdeVeScheduler"
 EDM: Final = "EDMEulerScheduler"
 EDM_SOLVER: Final = "EDMDPMSolverMultistepScheduler"
-CONSISTENCY: Final = "CMStochasticIterativeScheduler"
 
 _EDM: Final[Mapping[str, Any]] = {
     "sigma_min": 0.002, "sigma_max": 80.0, "sigma_data": 0.5, "sigma_schedule": "karras", "num_train_timesteps": 1000,
@@ -66,6 +74,9 @@ USUAL: Final[Mapping[str, int | None]] = {SCORE_SDE: None, EDM: 50, EDM_SOLVER: 
 MOST: Final = 100_000
 """Steps of a sampler."""
 
+LARGEST: Final = 1e9
+"""Every number of a scheduler is below it."""
+
 LEAST: Final = 1e-44
 """Added to the noise level in the time of a consistency model."""
 
@@ -92,20 +103,16 @@ class NoiseLevels(TrainedProcess):
 
     def __post_init__(self) -> None:
         for name in ("sigma_min", "sigma_max", "sigma_data", "rho", "snr", "sampling_eps"):
-            value = getattr(self, name)
-            if not (isinstance(value, (int, float)) and not isinstance(value, bool) and 0 < value < 1e9):
-                raise ValueError(f"{name} is not a positive number")
+            if not (is_number(getattr(self, name)) and 0.0 < getattr(self, name) < LARGEST):
+                raise ValueError(f"{name} is not a positive number below {LARGEST:g}")
         if self.sigma_min >= self.sigma_max:
             raise ValueError("sigma_min is not below sigma_max")
         if self.sampling_eps >= 1:
             raise ValueError("sampling_eps is not below 1")
-        for name, minimum, maximum in (("num_train_timesteps", 2, MOST), ("correct_steps", 0, 100)):
-            if type(getattr(self, name)) is not int or not minimum <= getattr(self, name) <= maximum:
-                raise ValueError(f"{name} is not a whole number from {minimum} to {maximum}")
-        for name, choices in (("sigma_schedule", ("karras", "exponential")),
-                              ("prediction_type", ("epsilon", "v_prediction"))):  # fmt: skip
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} {getattr(self, name)!r:.40} is not supported: one of {', '.join(choices)}")
+        require_integer("num_train_timesteps", self.num_train_timesteps, 2, MOST)
+        require_integer("correct_steps", self.correct_steps, 0, 100)
+        require_choice("sigma_schedule", self.sigma_schedule, ("karras", "exponential"))
+        require_choice("prediction_type", self.prediction_type, ("epsilon", "v_prediction"))
         if type(self.clip_denoised) is not bool:
             raise ValueError("clip_denoised is not true or false")
 
@@ -121,9 +128,8 @@ class NoiseLevels(TrainedProcess):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> NoiseLevels:
         """From :meth:`to_dict`, or a part of it, with the library's defaults; raises ``ValueError``."""
+        require_fields(cls, values)
         names, kind = {field.name for field in fields(cls)}, str(values.get("kind"))
-        if unknown := set(map(str, values)) - names:
-            raise ValueError(f"unknown field {min(unknown)!r:.40} of a scheduler")
         if kind not in LEVEL_CLASSES:
             raise ValueError(f"{kind!r:.60} is not supported")
         usual = {name: value for name, value in LEVEL_CLASSES[kind].items() if name in names}
@@ -209,7 +215,7 @@ class NoiseLevels(TrainedProcess):
 
 
 @dataclass(frozen=True, eq=False)
-class LevelProcess:
+class LevelProcess(Process):
     """The process of a network on noise levels; ``levels``, if given, are visited in place of the scheduler's."""
 
     scheduler: NoiseLevels
@@ -228,16 +234,6 @@ class LevelProcess:
     def samplers(self) -> tuple[str, ...]:
         more = () if self.scheduler.kind == CONSISTENCY else FAMILIAR
         return tuple(dict.fromkeys([*self.scheduler.own, *more]))
-
-    @property
-    def learned(self) -> bool:
-        """False: no such class of the library has a learned variance."""
-        return False
-
-    @property
-    def few(self) -> None:
-        """None: not measured."""
-        return None
 
     def plan(
         self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
@@ -318,13 +314,6 @@ class LevelProcess:
             return consistency_states(clean, bars, least, steps, init, noise, change, repeats)[-1]
         return solver_states(run.sampler, lambda y, step: clean(y, int(step[0])), bars, np.arange(TRIAL + 1.0),
                              "sample", steps, init, noise, run.eta, change, repeats)[-1]  # fmt: skip
-
-    @property
-    def counts(self) -> int:
-        return 0
-
-    def wrong_count(self) -> int | None:
-        return None
 
     @property
     def _document(self) -> dict[str, Any]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields
+from math import isfinite
 from typing import TYPE_CHECKING, Protocol
 
 from wdport.diffusion.plans import SamplingPlan
@@ -12,6 +13,8 @@ from wdport.diffusion.schedules import Array
 from wdport.model import Clipping
 
 if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
     from wdport.diffusion.noising import Noising
 
 UNIFORM, MIN_SNR = "uniform", "min-snr"
@@ -34,6 +37,29 @@ class Run:
         return f"{self.sampler.upper()}{eta}, {self.target} target"
 
 
+def is_number(value: object) -> bool:
+    """Whether a field of a document is a finite number; a bool is not."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
+
+
+def require_integer(name: str, value: object, least: int, largest: int) -> None:
+    """Raise ``ValueError`` for a field that is not a whole number between these."""
+    if type(value) is not int or not least <= value <= largest:
+        raise ValueError(f"{name} is not a whole number from {least} to {largest}")
+
+
+def require_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    """Raise ``ValueError`` for a field that has none of these values."""
+    if value not in choices:
+        raise ValueError(f"{name} {value!r:.40} is not supported: one of {', '.join(map(str, choices))}")
+
+
+def require_fields(kind: type[DataclassInstance], values: Mapping[str, object]) -> None:
+    """Raise ``ValueError`` for a value that is not a field of the scheduler class ``kind``."""
+    if unknown := set(map(str, values)) - {field.name for field in fields(kind)}:
+        raise ValueError(f"unknown field {min(unknown)!r:.40} of a scheduler")
+
+
 class TrainedProcess:
     """The fields of a ``scheduler_config.json`` that fix the process that a network was trained to undo."""
 
@@ -53,7 +79,7 @@ class TrainedProcess:
 
 
 class Process(Protocol):
-    """The plans that sample from a network."""
+    """The plans that sample from a network. What most processes do not have is absent by default."""
 
     @property
     def target(self) -> str:
@@ -68,7 +94,7 @@ class Process(Protocol):
     @property
     def learned(self) -> bool:
         """Whether the network also predicts the variance of every step, as further channels."""
-        ...
+        return False
 
     @property
     def samplers(self) -> Sequence[str]:
@@ -79,7 +105,7 @@ class Process(Protocol):
     def few(self) -> tuple[str, int] | None:
         """A sampler and its steps whose samples are as good as those of every step, where that was measured: see
         docs/evaluation.md. None where the default sampler takes few steps itself."""
-        ...
+        return None
 
     def plan(
         self, sampler: str | None = None, steps: int | None = None, eta: float = 0.0, times: int = 1,
@@ -131,8 +157,8 @@ class Process(Protocol):
     @property
     def counts(self) -> int:
         """The number of step counts that can be requested."""
-        ...
+        return 0
 
     def wrong_count(self) -> int | None:
         """The first number of steps for which the plans do not visit the steps that the loops visit."""
-        ...
+        return None

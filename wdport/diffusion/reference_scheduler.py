@@ -26,6 +26,10 @@ KINDS: Final = {"ddpm": "DDPMScheduler", "ddim": "DDIMScheduler"}
 
 PREDICTIONS: Final = {"noise": "epsilon", "sample": "sample", "velocity": "v_prediction"}
 
+SCORE_SDE: Final = "ScoreSdeVeScheduler"
+CONSISTENCY: Final = "CMStochasticIterativeScheduler"
+"""Classes over noise levels whose loops differ from the usual one."""
+
 FLOOR: Final = 1.001e-10
 """DDPM adds noise of a deviation of 1e-10 after a last step that is not step 0; we add none: see docs/sampling.md."""
 
@@ -147,19 +151,18 @@ class ReferenceLevels:
         with lifted():
             scheduler = released_class("diffusers", self._kind)(**self._fields)
             scheduler.set_timesteps(count)
-            if "sigma_data" not in self._fields:
+            if self._kind == SCORE_SDE:
                 scheduler.set_sigmas(count)
                 levels = [*scheduler.discrete_sigmas.flip(0).tolist(), 0.0]
-            elif not hasattr(
-                scheduler, "precondition_noise"
-            ):  # which keeps the levels of consistency models in float32
+            if self._kind == CONSISTENCY:
+                # The library keeps these levels in float32.
                 ramp = np.arange(count) * (scheduler.config.num_train_timesteps // count)
                 levels = scheduler._convert_to_karras(ramp / (scheduler.config.num_train_timesteps - 1))
                 scheduler.sigmas = _tensor(np.append(levels, scheduler.config.sigma_min))
         # The network is called outside: it has a dtype of its own.
-        if "sigma_data" not in self._fields:
+        if self._kind == SCORE_SDE:
             return list(_score_states(scheduler, network, levels, init, _draws(noise)))
-        return list(_scaled_states(scheduler, network, init, _draws(noise)))
+        return list(_scaled_states(scheduler, network, init, _draws(noise), self._kind == CONSISTENCY))
 
 
 Draws = Callable[[int, int], Array]
@@ -194,10 +197,9 @@ def _score_states(
         yield x / sqrt(1.0 + levels[index + 1] ** 2)
 
 
-def _scaled_states(scheduler: Any, network: Network, init: Array, draw: Draws) -> Iterator[Array]:
-    """A loop of the library for a network whose input the scheduler scales."""
+def _scaled_states(scheduler: Any, network: Network, init: Array, draw: Draws, noisy: bool) -> Iterator[Array]:
+    """A loop of the library for a network whose input the scheduler scales; ``noisy`` if its steps add noise."""
     unit, kind, steps = scheduler.config.sigma_data, init.dtype, len(scheduler.timesteps)
-    noisy = hasattr(scheduler.config, "s_noise")
     x = init * sqrt(float(scheduler.sigmas[0]) ** 2 + unit**2)
     for index, time in enumerate(scheduler.timesteps):
         with lifted():

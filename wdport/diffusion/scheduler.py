@@ -14,14 +14,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from itertools import pairwise
-from math import cos, isfinite, log, pi, sqrt
+from math import cos, log, pi, sqrt
 from typing import Any, Final
 
 import numpy as np
 
 from wdport.diffusion.diffusion import Diffusion, Loop
 from wdport.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
-from wdport.diffusion.process import Network, Run, TrainedProcess
+from wdport.diffusion.process import (
+    Network,
+    Run,
+    TrainedProcess,
+    is_number,
+    require_choice,
+    require_fields,
+    require_integer,
+)
 from wdport.diffusion.reference_scheduler import KINDS, ReferenceScheduler
 from wdport.diffusion.sampler_steps import END, NOTHING, Point, Row, View, learned_z, shares, x, z
 from wdport.diffusion.schedules import Array, NoiseSchedule, per_mille, step_count
@@ -179,12 +187,11 @@ class Scheduler(TrainedProcess):
     def __post_init__(self) -> None:
         if isinstance(self.trained_betas, list):
             object.__setattr__(self, "trained_betas", tuple(self.trained_betas))
-        _require_integer("num_train_timesteps", self.num_train_timesteps, LEAST, MOST)
-        _require_integer("steps_offset", self.steps_offset, 0, self.num_train_timesteps - 1)
+        require_integer("num_train_timesteps", self.num_train_timesteps, LEAST, MOST)
+        require_integer("steps_offset", self.steps_offset, 0, self.num_train_timesteps - 1)
         for name, choices in (("beta_schedule", tuple(SCHEDULES)), ("prediction_type", tuple(TARGETS)),
                             ("variance_type", VARIANCES), ("timestep_spacing", WHOLE)):  # fmt: skip
-            if getattr(self, name) not in choices:
-                raise ValueError(f"{name} {getattr(self, name)!r:.40} is not supported: one of {', '.join(choices)}")
+            require_choice(name, getattr(self, name), choices)
         for name in ("set_alpha_to_one", "rescale_betas_zero_snr", "thresholding"):
             if type(getattr(self, name)) is not bool:
                 raise ValueError(f"{name} is not true or false")
@@ -192,13 +199,13 @@ class Scheduler(TrainedProcess):
             # The state at step T is pure noise, from which a predicted noise gives no clean state.
             raise ValueError("rescale_betas_zero_snr is not supported with prediction_type epsilon")
         for name in ("beta_start", "beta_end"):
-            if not (_is_number(getattr(self, name)) and 0.0 < getattr(self, name) < 1.0):
+            if not (is_number(getattr(self, name)) and 0.0 < getattr(self, name) < 1.0):
                 raise ValueError(f"{name} is not between 0 and 1")
-        if self.clip is not None and not (_is_number(self.clip) and self.clip > 0.0):
+        if self.clip is not None and not (is_number(self.clip) and self.clip > 0.0):
             raise ValueError("clip_sample_range is not a positive number")
-        if not (_is_number(self.dynamic_thresholding_ratio) and 0.0 <= self.dynamic_thresholding_ratio <= 1.0):
+        if not (is_number(self.dynamic_thresholding_ratio) and 0.0 <= self.dynamic_thresholding_ratio <= 1.0):
             raise ValueError("dynamic_thresholding_ratio is not a number from 0 to 1")
-        if not (_is_number(self.sample_max_value) and self.sample_max_value >= 1.0):
+        if not (is_number(self.sample_max_value) and self.sample_max_value >= 1.0):
             raise ValueError("sample_max_value is not a number from 1")
         self._check_betas()
 
@@ -208,7 +215,7 @@ class Scheduler(TrainedProcess):
             return
         if not isinstance(betas, tuple) or len(betas) != self.num_train_timesteps:
             raise ValueError(f"trained_betas are not {self.num_train_timesteps} numbers")
-        if not all(_is_number(beta) and 0.0 < beta < 1.0 for beta in betas):
+        if not all(is_number(beta) and 0.0 < beta < 1.0 for beta in betas):
             raise ValueError("trained_betas are not between 0 and 1")
 
     @classmethod
@@ -226,8 +233,7 @@ class Scheduler(TrainedProcess):
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> Scheduler:
         """From :meth:`to_dict`; raises ``ValueError``."""
-        if unknown := set(map(str, values)) - {field.name for field in fields(cls)}:
-            raise ValueError(f"unknown field {min(unknown)!r:.40} of a scheduler")
+        require_fields(cls, values)
         return cls(**values)
 
     def __str__(self) -> str:
@@ -378,12 +384,3 @@ def _cosine(count: int) -> Array:
     """Nichol and Dhariwal's (arXiv 2102.09672, eq. 17), capped at 0.999."""
     bar = [cos((i / count + 0.008) / 1.008 * pi / 2.0) ** 2 for i in range(count + 1)]
     return np.array([min(1.0 - after / before, 0.999) for before, after in pairwise(bar)])
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and isfinite(value)
-
-
-def _require_integer(name: str, value: object, least: int, largest: int) -> None:
-    if type(value) is not int or not least <= value <= largest:
-        raise ValueError(f"{name} is not a whole number from {least} to {largest}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from math import isfinite, prod
-from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Required, TypedDict, cast
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Required, TypedDict
 
 from msgspec import Meta
 
@@ -274,11 +274,10 @@ class CustomSampled(CustomFamily):
 
     def diffused(self, config: CustomConfig) -> Diffused:
         sampling = self.sampling
-        not_decoded = NotDecoded(
+        axis, names = "place" if len(sampling.shape) > 1 else "number", (sampling.name, "decoded")
+        decoding: Decoding | NotDecoded = NotDecoded(
             "samples are the output of the network", "samples are not decoded", "leave out known values", data=True
         )
-        axis = "place" if len(sampling.shape) > 1 else "number"
-        names, decoding = (sampling.name, "decoded"), cast("Decoding | NotDecoded", not_decoded)
         if sampling.unit != 1.0:
             last = sampling.shape[-1]
             names = ("states", sampling.name)

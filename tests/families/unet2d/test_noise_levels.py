@@ -18,7 +18,8 @@ from tests.command import Cli, Refused
 from tests.families.quick import few_cases
 from tests.families.unet2d.test_sampled import FIELDS, ONE_LEVEL, SIZE
 from wdport.cli.main import main
-from wdport.diffusion.noise_levels import CONSISTENCY, EDM, SCORE_SDE, NoiseLevels
+from wdport.diffusion.noise_levels import EDM, NoiseLevels
+from wdport.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE
 from wdport.errors import UsageError
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import unsampled

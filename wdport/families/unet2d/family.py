@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 
 from wdport.diffusion.diffusion import LEAST_SIGNAL
-from wdport.diffusion.noise_levels import EDM_SOLVER, LEVEL_CLASSES, SCORE_SDE, NoiseLevels
+from wdport.diffusion.noise_levels import EDM_SOLVER, LEVEL_CLASSES, NoiseLevels
+from wdport.diffusion.reference_scheduler import SCORE_SDE
 from wdport.diffusion.scheduler import LEARNED_RANGE, OWN_STEPS, Scheduler, read_scheduler
 from wdport.errors import MisfitError
 from wdport.families.library_config import NONE, LibraryFamily
