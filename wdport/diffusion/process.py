@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from math import isfinite
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.reference_samplers import Change, Noise
@@ -13,8 +13,6 @@ from wdport.diffusion.schedules import Array
 from wdport.model import Clipping
 
 if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
     from wdport.diffusion.noising import Noising
 
 UNIFORM, MIN_SNR = "uniform", "min-snr"
@@ -54,7 +52,7 @@ def require_choice(name: str, value: object, choices: Sequence[object]) -> None:
         raise ValueError(f"{name} {value!r:.40} is not supported: one of {', '.join(map(str, choices))}")
 
 
-def require_fields(kind: type[DataclassInstance], values: Mapping[str, object]) -> None:
+def require_fields(kind: type[Any], values: Mapping[str, object]) -> None:
     """Raise ``ValueError`` for a value that is not a field of the scheduler class ``kind``."""
     if unknown := set(map(str, values)) - {field.name for field in fields(kind)}:
         raise ValueError(f"unknown field {min(unknown)!r:.40} of a scheduler")
