@@ -15,6 +15,7 @@ from jax import Array as Tensor
 
 from wdport.errors import MachineError, UsageError
 from wdport.model import Array
+from wdport.options import COUNT
 
 WHERE: Final = "--distributed"
 
@@ -30,7 +31,7 @@ def local_devices(devices: int | str) -> list[jax.Device]:
     """
     here: list[jax.Device] = jax.local_devices()
     if devices != "all":
-        if isinstance(devices, bool) or not isinstance(devices, (int, np.integer)) or devices < 1:
+        if isinstance(devices, str) or devices not in COUNT:
             raise UsageError("devices", f"invalid device count {devices!r}", 'give 1 or more, or "all"')
         if devices > len(here):
             raise UsageError("devices", f"{devices} devices asked for, {len(here)} found", 'give fewer, or "all"')

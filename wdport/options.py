@@ -70,6 +70,9 @@ Bounds = Interval | Range | tuple[int, int]
 """Numbers that a value may be; a range in words is one of real numbers, and a pair the first and last whole number."""
 
 
+COUNT: Final = Interval(1, integral=True)
+
+
 def interval_of(bounds: Bounds) -> Interval:
     """The interval that bounds stand for."""
     if isinstance(bounds, tuple):

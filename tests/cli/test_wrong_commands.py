@@ -181,10 +181,10 @@ WRONG: list[tuple[str, int, str]] = [
      "--sampler: unknown name 'ddmi'; use one of ddpm, ddim, ddim-textbook, euler, "
      "euler-ancestral, heun, dpm++2m, dpm++2m-sde, unipc, probability-flow, rk4, predictor-corrector, consistency"),
     ("sample good.keras --sampler ddim --steps 0", 2,
-     "--steps: invalid step count 0; give a whole number from 1 to 1000"),
+     "--steps: invalid value 0; give a whole number from 1 to 1000"),
     ("sample good.keras --steps many", 2, "--steps: 'many' is not a valid integer; see wdport sample --help"),
     ("sample good.keras -n 0", 2, "--count: invalid value '0'; give a whole number from 1 to 4294967296"),
-    ("sample good.keras --seed -1", 2, "--seed: invalid seed -1; give a whole number from 0 to 4294967295"),
+    ("sample good.keras --seed -1", 2, "--seed: invalid value -1; give a whole number from 0 to 4294967295"),
     ("sample good.keras -o out.txt", 2, "out.txt: unknown output format; end the name in .npz, .npy, .csv, .parquet"),
     ("sample good.keras -o good.keras", 2,
      "good.keras: unknown output format; end the name in .npz, .npy, .csv, .parquet"),

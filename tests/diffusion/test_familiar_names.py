@@ -18,7 +18,8 @@ from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.plans import make_plan
 from wdport.diffusion.reference_samplers import solver_states
 from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
-from wdport.diffusion.schedules import SIGNAL, even_steps, noise_schedule, per_mille, step_list
+from wdport.diffusion.schedules import noise_schedule, per_mille
+from wdport.diffusion.spacing import SIGNAL, even_steps, step_list
 from wdport.errors import UsageError
 from wdport.evaluation.sweep import parse_settings
 from wdport.model import FORMER_SAMPLERS
@@ -151,5 +152,5 @@ def test_a_step_that_was_never_trained_is_not_visited() -> None:
 @pytest.mark.parametrize("count", [0, -1, 1001, 2.5, True])
 def test_wrong_numbers_of_steps_are_refused(count: Any) -> None:
     process = Diffusion(EXPONENTIAL, "noise", per_mille(1000), step_list)
-    with pytest.raises(UsageError, match="steps: invalid step count"):
+    with pytest.raises(UsageError, match="steps: invalid value"):
         process.plan(NAME, count)

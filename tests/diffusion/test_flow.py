@@ -105,7 +105,7 @@ def test_the_data_as_the_network_sees_them(path: str, target: str) -> None:
         (lambda: Flow("linear", "speed"), "target: 'speed' is unknown"),
         (lambda: Flow().plan("ddim"), "sampler: unknown flow sampler 'ddim'; use one of heun, euler, rk4"),
         (lambda: Flow().plan(eta=0.5), "eta: a flow adds no noise"),
-        (lambda: Flow().plan(steps=0), "steps: invalid step count 0; give a whole number from 1 to 1000"),
+        (lambda: Flow().plan(steps=0), "steps: invalid value 0; give a whole number from 1 to 1000"),
         (lambda: Flow().plan(times=2), "resample: a flow adds no noise"),
     ],
 )

@@ -274,7 +274,7 @@ def test_requests_that_make_no_sense() -> None:
         (lambda: score.respaced("karas", 5), "unknown spacing 'karas'"),
         (lambda: few.noising(), "training of a consistency model is not implemented"),
         (lambda: score.noising("min-snr"), "min-snr is for diffusions in steps"),
-        (lambda: few.plan(None, 41), "invalid step count 41"),
+        (lambda: few.plan(None, 41), "steps: invalid value 41"),
     ):
         with pytest.raises(UsageError, match=what):
             call()

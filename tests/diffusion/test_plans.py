@@ -19,7 +19,8 @@ from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
 from wdport.diffusion.scan import plan_rows
-from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule, step_list
+from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule
+from wdport.diffusion.spacing import step_list
 from wdport.errors import UsageError
 
 ROWS = 8
@@ -169,9 +170,9 @@ def with_value(name: str, step: int, value: float) -> NoiseSchedule:
 IMPOSSIBLE: dict[str, tuple[Callable[[], Any], str]] = {
     "sampler": (lambda: make_plan("ancestral", GOOD, STEPS), "unknown sampler 'ancestral'; use one of ddpm, ddim"),
     "target": (lambda: make_plan("ddim", GOOD, STEPS, target="speed"), "unknown prediction target 'speed'"),
-    "negative eta": (lambda: make_plan("ddim", GOOD, STEPS, eta=-0.1), "eta: invalid noise -0.1"),
-    "eta is not a number": (lambda: make_plan("ddim", GOOD, STEPS, eta=float("nan")), "eta: invalid noise nan"),
-    "eta for ddpm": (lambda: make_plan("ddpm", GOOD, STEPS, eta=0.5), "eta: does not belong to ddpm; leave it out"),
+    "negative eta": (lambda: make_plan("ddim", GOOD, STEPS, eta=-0.1), "eta: invalid value -0.1"),
+    "eta is not a number": (lambda: make_plan("ddim", GOOD, STEPS, eta=float("nan")), "eta: invalid value nan"),
+    "eta for ddpm": (lambda: make_plan("ddpm", GOOD, STEPS, eta=0.5), "eta: is for ddim and ddim-textbook, not"),
     "too much eta": (lambda: make_plan("ddim-textbook", GOOD, STEPS, eta=3.0), "more noise than is left"),
     "no steps": (lambda: make_plan("ddim", GOOD, []), "steps: must be a list of whole numbers"),
     "rising steps": (lambda: make_plan("ddim", GOOD, [1, 2]), "steps: do not fall from 1000"),
@@ -179,8 +180,8 @@ IMPOSSIBLE: dict[str, tuple[Callable[[], Any], str]] = {
     "step 0": (lambda: make_plan("ddim", GOOD, [2, 0]), "steps: do not fall from 1000"),
     "step 1001": (lambda: make_plan("ddim", GOOD, [1001, 1]), "steps: do not fall from 1000"),
     "broken steps": (lambda: make_plan("ddim", GOOD, [2.5, 1.0]), "steps: must be a list of whole numbers"),
-    "count 0": (lambda: step_list(0), "steps: invalid step count 0; give a whole number from 1 to 1000"),
-    "count 1001": (lambda: step_list(1001), "steps: invalid step count 1001"),
+    "count 0": (lambda: step_list(0), "steps: invalid value 0; give a whole number from 1 to 1000"),
+    "count 1001": (lambda: step_list(1001), "steps: invalid value 1001"),
     "a schedule that 16 bits have ruined": (
         lambda: make_plan("ddim", with_value("alpha_bar", 1, 1.0), STEPS),
         "noise schedule: alpha_bar is 1 at step 1, where it must be between 0 and 1",
@@ -237,7 +238,7 @@ def test_no_noise_is_drawn_twice() -> None:
 
 
 @pytest.mark.parametrize(("sampler", "times", "expected"), [
-    ("ddim", 0, "invalid count 0"), ("ddim", 1.5, "invalid count 1.5"),
+    ("ddim", 0, "invalid value 0"), ("ddim", 1.5, "invalid value 1.5"),
     ("heun", 2, "heun cannot repeat single steps; take ddpm or ddim, or resample once"),
     ("dpm++2m", 2, "dpm\\+\\+2m cannot repeat"),
 ])  # fmt: skip

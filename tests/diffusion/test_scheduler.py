@@ -246,7 +246,7 @@ def test_what_is_refused(more: dict[str, Any], text: str) -> None:
 def test_too_many_steps() -> None:
     scheduler = Scheduler(num_train_timesteps=100, steps_offset=5)
     for count in (0, 101, 1.5):
-        with pytest.raises(UsageError, match=r"invalid step count .*; give a whole number from 1 to 100"):
+        with pytest.raises(UsageError, match=r"invalid value .*; give a whole number from 1 to 100"):
             scheduler.steps(count)  # type: ignore[arg-type]
     with pytest.raises(UsageError, match="steps from 5 on go beyond the last of 100"):
         scheduler.steps()

@@ -16,8 +16,8 @@ from wdport.diffusion.flow import Flow
 from wdport.diffusion.process import Run
 from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
 from wdport.diffusion.scheduler import Scheduler
-from wdport.diffusion.schedules import per_mille, step_list
-from wdport.diffusion.spacing import LEVELS, WHOLE
+from wdport.diffusion.schedules import per_mille
+from wdport.diffusion.spacing import LEVELS, WHOLE, step_list
 from wdport.errors import UsageError
 
 library = pytest.importorskip("diffusers", exc_type=ImportError)
@@ -91,7 +91,7 @@ def test_a_spaced_sampler_is_its_loop(sampler: str, spacing: str) -> None:
 def test_refusals() -> None:
     with pytest.raises(UsageError, match=r"spacing: unknown spacing 'karas'.*karras"):
         process().respaced("karas", 5)
-    with pytest.raises(UsageError, match="steps: invalid step count 1001"):
+    with pytest.raises(UsageError, match="steps: invalid value 1001"):
         process().respaced("karras", 1001)
     with pytest.raises(UsageError, match="spacing: the times of a flow"):
         Flow().respaced("karras", 5)

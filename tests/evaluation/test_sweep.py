@@ -105,7 +105,7 @@ def test_a_setting_that_diverges_is_named_and_the_others_are_scored(model: Any) 
     [
         ("rk5:3", "sweep: rk5:3: unknown sampler 'rk5'"),
         ("ddpm:10", "sweep: ddpm:10: ddpm takes all 1000 steps, not 10"),
-        ("heun:eta1:5", "sweep: heun:eta1:5: does not belong to heun"),
+        ("heun:eta1:5", "sweep: heun:eta1:5: is for ddim and ddim-textbook, not for heun"),
         ("ddim:0", "sweep: ddim:0: "),
         ("ddpm ddpm:1000", "sweep: ddpm and ddpm:1000 are the same"),
         ("ddim:18446744073709551616", "which is not a whole number up to 1000000; write"),

@@ -145,7 +145,7 @@ def test_the_command(converted: Path, tmp_path: Path, cli: Cli, refused: Refused
 
 
 IMPOSSIBLE: list[tuple[dict[str, Any], str]] = [
-    ({"batch": 0}, "batch: invalid sample count 0; give 1 or more, or leave it out for any number"),
+    ({"batch": 0}, "batch: invalid value 0; give a whole number from 1"),
     ({"what": "all"}, "what: 'all' is unknown; give denoiser, sampler or network"),
     ({"precision": "high"}, "precision: 'high' is unknown; give highest or default"),
     ({"eta": 0.5}, "sampler: a denoiser has none; leave out sampler, steps, eta and spacing, or export a sampler"),

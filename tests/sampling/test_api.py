@@ -103,14 +103,14 @@ IMPOSSIBLE: dict[str, tuple[Callable[[Any], Any], str]] = {
     "no model": (lambda m: wdport.sample(7), "model: a int is not a diffusion model; give what wdport.load_model"),
     "another keras model": (
         lambda m: wdport.sample(keras.Sequential([keras.layers.Dense(1)])), "a Sequential is not a diffusion model"),
-    "no samples": (lambda m: wdport.sample(m, 0), "n: invalid sample count 0"),
-    "half a sample": (lambda m: wdport.sample(m, 0.5), "n: invalid sample count 0.5"),
-    "huge seed": (lambda m: wdport.sample(m, 1, seed=2**32), "seed: invalid seed 4294967296"),
+    "no samples": (lambda m: wdport.sample(m, 0), "n: invalid value 0"),
+    "half a sample": (lambda m: wdport.sample(m, 0.5), "n: invalid value 0.5"),
+    "huge seed": (lambda m: wdport.sample(m, 1, seed=2**32), "seed: invalid value 4294967296"),
     "empty init": (lambda m: wdport.sample(m, init=ZEROS[:0]), "init: has shape (0, 26, 3)"),
     "init of another count": (lambda m: wdport.sample(m, 3, init=ZEROS), "n: n is for 3, init is for 2"),
     "init beyond float32": (lambda m: wdport.sample(m, init=ZEROS + 1e200), "init: has values up to 1e+200"),
     "too many": (lambda m: wdport.sample(m, 2**32 + 1), "n: 4294967297 is more than the samples of one seed"),
-    "eta of another kind": (lambda m: wdport.sample(m, sampler="ddim", eta="1"), "eta: invalid noise '1'"),
+    "eta of another kind": (lambda m: wdport.sample(m, sampler="ddim", eta="1"), "eta: invalid value '1'"),
     "init of text": (lambda m: wdport.sample(m, init=ZEROS.astype(str)), "init: has values that are not finite"),
     "a short tape": (
         lambda m: wdport.sample(m, noise=ZEROS[None], **FAST), "noise: has shape (1, 2, 26, 3); give (10, n, 26, 3)"),

@@ -17,7 +17,8 @@ from tests.sampling.test_condition import network as labelled
 from tests.sampling.toy import SHAPE as TOY_SHAPE
 from tests.sampling.toy import toy_network, toy_programs
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.schedules import noise_schedule, per_mille, step_list
+from wdport.diffusion.schedules import noise_schedule, per_mille
+from wdport.diffusion.spacing import step_list
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.schedules import noise_schedule, per_mille, step_list
+from wdport.diffusion.schedules import noise_schedule, per_mille
+from wdport.diffusion.spacing import step_list
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY

@@ -40,9 +40,9 @@ def broken(at: int) -> np.ndarray:
 
 
 REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
-    "epochs": (STATES, {"epochs": 0}, "epochs: is 0; give a whole number from 1"),
-    "batch size": (STATES, {"batch_size": True}, "batch_size: is True; give a whole number from 1"),
-    "save every": (STATES, {"save_every": 2.0}, "save_every: is 2.0; give a whole number from 1"),
+    "epochs": (STATES, {"epochs": 0}, "epochs: invalid value 0; give a whole number from 1"),
+    "batch size": (STATES, {"batch_size": True}, "batch_size: invalid value True; give a whole number from 1"),
+    "save every": (STATES, {"save_every": 2.0}, "save_every: invalid value 2.0; give a whole number from 1"),
     "NaN split": (STATES, {"validation_split": np.nan}, "validation_split: invalid value nan; give a number from 0"),
     "targets": (STATES, {"targets": STATES}, "targets: the objective of this model takes none; leave it out"),
     "a list": (STATES.tolist(), {}, "data: is a list, and this model has no series"),

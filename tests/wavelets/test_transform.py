@@ -138,9 +138,9 @@ def test_float32_is_exact_to_rounding() -> None:
 
 
 REFUSED = {
-    "length: 0 is not a whole number": lambda: WaveletTransform(0),
-    "length: 24.0 is not a whole number": lambda: WaveletTransform(24.0),  # type: ignore[arg-type]
-    "level: -1 is not a whole number": lambda: WaveletTransform(24, level=-1),
+    "length: invalid value 0; give a whole number from 1": lambda: WaveletTransform(0),
+    "length: invalid value 24.0": lambda: WaveletTransform(24.0),  # type: ignore[arg-type]
+    "level: invalid value -1; give a whole number from 0": lambda: WaveletTransform(24, level=-1),
     "wavelet: 'db99' is not a discrete wavelet": lambda: WaveletTransform(24, "db99"),
     "wavelet: 'morl' is not a discrete wavelet": lambda: WaveletTransform(24, "morl"),
     "mode: unknown boundary mode 'mirror'": lambda: WaveletTransform(24, mode="mirror"),

@@ -16,10 +16,10 @@ from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.process import MIN_SNR, UNIFORM, Network, Run
 from wdport.diffusion.reference_samplers import Change, Noise, solver_states, solver_steps
 from wdport.diffusion.sampler_steps import END, SAMPLERS, Point, Updates
-from wdport.diffusion.schedules import FEW, Array, NoiseSchedule, even_steps, step_count
-from wdport.diffusion.spacing import LEVELS, SPACINGS, WHOLE, whole_steps
+from wdport.diffusion.schedules import NoiseSchedule
+from wdport.diffusion.spacing import FEW, LEVELS, SPACINGS, WHOLE, even_steps, step_count, whole_steps
 from wdport.errors import UsageError, did_you_mean
-from wdport.model import FORMER_SAMPLERS, Clipping
+from wdport.model import FORMER_SAMPLERS, Array, Clipping
 
 if TYPE_CHECKING:
     from wdport.diffusion.noising import StepNoising

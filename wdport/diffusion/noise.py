@@ -11,8 +11,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
+from wdport.model import Array
+from wdport.options import require_within
 
 FIRST = 0
 """Folded in for x_T; steps fold in their number, from 1 on."""
@@ -22,8 +23,7 @@ MAX_SEED = 2**32 - 1
 
 def check_seed(seed: int) -> int:
     """``seed`` as an int; raises :class:`UsageError` outside 32 bits."""
-    if isinstance(seed, bool) or not isinstance(seed, (int, np.integer)) or not 0 <= seed <= MAX_SEED:
-        raise UsageError("seed", f"invalid seed {seed!r}", f"give a whole number from 0 to {MAX_SEED}")
+    require_within((0, MAX_SEED), seed=seed)
     return int(seed)
 
 

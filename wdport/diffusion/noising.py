@@ -16,7 +16,7 @@ import numpy as np
 from jax import Array as Tensor
 from jax.scipy.special import ndtri
 
-from wdport.diffusion.schedules import Array
+from wdport.model import Array
 
 
 class NoiseLevel(NamedTuple):

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from math import isfinite, sqrt
-from numbers import Real
+from math import sqrt
 
 import numpy as np
 
@@ -35,8 +34,10 @@ from wdport.diffusion.sampler_steps import (
     Updates,
     View,
 )
-from wdport.diffusion.schedules import Array, NoiseSchedule, checked_steps, per_mille
+from wdport.diffusion.schedules import NoiseSchedule, checked_steps, per_mille
 from wdport.errors import UsageError
+from wdport.model import Array
+from wdport.options import COUNT, require_within
 
 
 def repeated(plan: SamplingPlan, schedule: NoiseSchedule, times: int) -> SamplingPlan:
@@ -44,8 +45,7 @@ def repeated(plan: SamplingPlan, schedule: NoiseSchedule, times: int) -> Samplin
 
     Raises :class:`UsageError` for samplers whose rows depend on earlier rows, such as Heun's.
     """
-    if isinstance(times, bool) or not isinstance(times, (int, np.integer)) or times < 1:
-        raise UsageError("resample", f"invalid count {times!r}", "give 1 or more")
+    require_within(COUNT, resample=times)
     if times == 1:
         return plan
     if np.any(plan.coefficients[:, 1:]) or plan.corrects:
@@ -220,10 +220,9 @@ def make_plan(
 
 
 def _check_eta(sampler: str, eta: float) -> None:
-    if not isinstance(eta, Real) or not isfinite(eta) or eta < 0.0:
-        raise UsageError("eta", f"invalid noise {eta!r}", "give 0 or more")
+    require_within("from 0", eta=eta)
     if eta and sampler not in WITH_ETA:
-        raise UsageError("eta", f"does not belong to {sampler}", f"leave it out, or take {' or '.join(WITH_ETA)}")
+        raise UsageError("eta", f"is for {' and '.join(WITH_ETA)}, not for {sampler}", "leave it out")
 
 
 def _points(schedule: NoiseSchedule, steps: Sequence[int] | Array, silent: bool) -> list[Point]:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.reference_samplers import Change, Noise
-from wdport.diffusion.schedules import Array
-from wdport.model import Clipping
+from wdport.model import Array, Clipping
 
 if TYPE_CHECKING:
     from wdport.diffusion.noising import Noising

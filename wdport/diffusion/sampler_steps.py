@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
+from wdport.model import Array
 
 STATE, BASE, MEMORY, OUTPUT, NOISE, CLEAN, LANGEVIN, LANGEVIN_NOISE, LEARNED = range(9)
 # The order of the terms in diffusion/scan.py.

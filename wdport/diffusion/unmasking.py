@@ -79,15 +79,13 @@ class _Carry(NamedTuple):
     calls: Tensor
 
 
-def windows(start: int, length: int, block: int, limit: int = 4, full_context: bool = False) -> list[Window]:
+def windows(start: int, length: int, block: int, limit: int = 4) -> list[Window]:
     """Windows for ``length`` tokens after position ``start``, a multiple of ``block`` tokens.
 
     Each block sees the tokens up to its own end or, with at most ``limit`` windows, up to the end of the last block of
-    its window; with ``full_context`` every block sees all tokens.
+    its window.
     """
     count = length // block
-    if full_context:
-        return [Window(0, count, start + length)]
     size = -(-count // limit)
     firsts = range(0, count, size)
     lasts = [min(first + size, count) for first in firsts]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -19,6 +18,7 @@ from wdport.families.registry import known_model
 from wdport.families.roles import Encoding as Encodes
 from wdport.keras_runtime import variables_by_path
 from wdport.model import Array, KerasModel
+from wdport.options import COUNT, Interval, require_within
 
 LEAST: Final = 5
 """Series of each set: a fifth of them is what a judge is tested on."""
@@ -65,7 +65,9 @@ def evaluate(
         InputError: the data cannot be read.
     """
     sets = _sets_of(samples)
-    repeats, seed = _integer("repeats", repeats, 1), _integer("seed", seed, 0)
+    require_within(COUNT, repeats=repeats)
+    require_within(Interval(0, integral=True), seed=seed)
+    repeats, seed = int(repeats), int(seed)
     first = next(iter(sets.values()))
     shape = first.shape
     chosen = _fitting(metrics, shape)
@@ -201,15 +203,3 @@ def _encoding(model: KerasModel, features: int) -> EncoderUse:
         raise UsageError("encoder", what, "give an encoder for these data, or leave it out")
     weights = {path: variable.value for path, variable in variables_by_path(model).items()}
     return EncoderUse(family.series_encoder(config), weights)
-
-
-def _integer(name: str, value: Any, least: int) -> int:
-    """A whole number; raises :class:`UsageError`."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = least - 1
-    # True has an index, 1, and is not a number here.
-    if number < least or isinstance(value, bool):
-        raise UsageError(name, f"is {value!r}", f"give a whole number from {least}")
-    return number

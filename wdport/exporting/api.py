@@ -8,7 +8,6 @@ from os import PathLike
 from pathlib import Path
 
 import jax
-import numpy as np
 
 from wdport.diffusion.plans import SamplingPlan
 from wdport.errors import UsageError
@@ -26,6 +25,7 @@ from wdport.exporting.lowering import (
 from wdport.families.registry import known_model
 from wdport.files.model_target import Target
 from wdport.model import Array, Condition, Configuration, Function, KerasModel, NotDecoded
+from wdport.options import COUNT, require_within
 from wdport.sampling.network import Network
 from wdport.sampling.sampler import plan_of, programs_of
 from wdport.version import VERSION
@@ -178,7 +178,8 @@ def _require_no_sampler(what: str, order: Order) -> None:
 
 
 def _lowering(order: Order) -> Lowering:
-    return Lowering(checked_platforms(order.platforms), _checked_batch(order.batch),
+    require_within(COUNT, batch=order.batch)
+    return Lowering(checked_platforms(order.platforms), None if order.batch is None else int(order.batch),
                     _one_of("precision", order.precision, PRECISIONS), order.sizes)  # fmt: skip
 
 
@@ -190,12 +191,6 @@ def checked_platforms(platforms: Iterable[str]) -> tuple[str, ...]:
         if name not in PLATFORMS:
             raise UsageError("platforms", f"unknown platform {name!r}", f"give some of {', '.join(PLATFORMS)}")
     return names
-
-
-def _checked_batch(batch: int | None) -> int | None:
-    if batch is not None and (isinstance(batch, bool) or not isinstance(batch, (int, np.integer)) or batch < 1):
-        raise UsageError("batch", f"invalid sample count {batch!r}", "give 1 or more, or leave it out for any number")
-    return None if batch is None else int(batch)
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> str:

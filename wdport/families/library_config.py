@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
@@ -82,17 +83,27 @@ class LibraryFamily(PortedFamily[C]):
         if any(name in UNITS for name in values["flag"]):
             what = f"{self.model_phrase} has no series to normalise"
             raise MisfitError(source.path, what, "leave out `--norm-stats` and `--data`")
-        # Later documents replace values of earlier ones: the library's file, then --config, then --set.
-        merged = {name: value for document in values.values() for name, value in document.items()}
         value_origins = {name: origin for origin, document in values.items() for name in document}
         try:
-            config = self.load_config(merged)
+            config = self._merged(values)
         except ValueError as error:
-            raise MisfitError(source.path, str(error), FIX) from None
+            raise MisfitError(self._blamed(values) or source.path, str(error), FIX) from None
         if wrong := list(self.contradictions(config, source.shapes)):
             raise MisfitError(source.path, "; ".join(wrong), FIX, wrong)
         origins = {name: value_origins.get(name, "default") for name in fields_of(self.configuration)}
         return Resolved(config, origins, notes=tuple(self.notes(config)))
+
+    def _merged(self, values: Mapping[str, Document]) -> C:
+        """Later documents replace values of earlier ones: the library's file, then --config, then --set."""
+        return self.load_config({name: value for document in values.values() for name, value in document.items()})
+
+    def _blamed(self, values: Mapping[str, Document]) -> str:
+        """The option without which the values are valid, or ""."""
+        for origin, option in (("flag", "--set"), ("config", "--config")):
+            with suppress(ValueError):
+                self._merged({**values, origin: {}})
+                return option
+        return ""
 
     def contradictions(self, config: C, shapes: Shapes) -> Iterator[str]:
         """Contradictions with the tensors, in words; what these do not determine is skipped."""

@@ -10,9 +10,8 @@ from numpy.typing import ArrayLike
 
 from wdport.data.arrays import npy_array
 from wdport.data.table import data_file
-from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
-from wdport.model import KerasModel
+from wdport.model import Array, KerasModel
 from wdport.sampling.job import plan_job
 from wdport.sampling.request import Request
 from wdport.sampling.sampler import programs_of

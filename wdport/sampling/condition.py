@@ -27,10 +27,9 @@ from wdport.checkpoint.faults import Fault
 from wdport.data.arrays import npy_array, read_npy, read_npz
 from wdport.data.table import ColumnTable, columns_of, data_file
 from wdport.data.text_tables import read_text
-from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 from wdport.families.roles import Tree
-from wdport.model import Condition, Decoding, Diffused, NotDecoded
+from wdport.model import Array, Condition, Decoding, Diffused, NotDecoded
 from wdport.sampling.network import Network
 from wdport.sampling.request import Request
 

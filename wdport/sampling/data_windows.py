@@ -9,9 +9,8 @@ from numbers import Real
 import numpy as np
 
 from wdport.data.transforms import OHLC_ATR, OhlcAtr, SeriesTransform, transform_of
-from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
-from wdport.model import Condition, Decoding, Diffused
+from wdport.model import Array, Condition, Decoding, Diffused
 from wdport.sampling.condition import checked_known
 from wdport.sampling.request import Request
 from wdport.sampling.samples import Samples

@@ -17,9 +17,9 @@ from jax import Array as Tensor
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from wdport.devices import gathered, local_devices, sharded_axis
-from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
 from wdport.families.roles import Tree
+from wdport.model import Array
 from wdport.platforms import physical_bytes
 
 AXIS = "samples"

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wdport.diffusion.schedules import Array
 from wdport.errors import UsageError
+from wdport.model import Array
+from wdport.options import COUNT, require_within
 from wdport.sampling.condition import FURTHEST, checked_condition, guided, resampling, with_known
 from wdport.sampling.data_windows import Restoring, drawn_windows, restoring
 from wdport.sampling.devices import spread_over
@@ -170,7 +171,7 @@ def plan_job(programs: Programs, request: Request) -> Job:
         # Not before the condition and the windows are known: they determine the units of known values.
         programs = programs.over(with_known(network, request.known, None if restore is None else restore.normalized()))
     sampler = Sampler(programs, plan, request.seed, spread_over(request.devices, request.shard_weights))
-    _check_number("batch", request.batch)
+    require_within(COUNT, batch=request.batch)
     batch = sampler.auto_batch(count) if request.batch is None else int(request.batch)
     return Job(sampler, count, batch, init, tape, condition, restore, drawn)
 
@@ -195,7 +196,7 @@ def checked_array(name: str, values: ArrayLike, shape: tuple[int | str, ...]) ->
 
 def _count(n: int | None, init: Array | None, tape: Array | None) -> int:
     """The number of samples, on which everything given must agree."""
-    _check_number("n", n)
+    require_within(COUNT, n=n)
     lengths = {"n": n, "init": None if init is None else len(init), "noise": None if tape is None else tape.shape[1]}
     counts = {name: int(count) for name, count in lengths.items() if count is not None}
     if len(set(counts.values())) > 1:
@@ -205,11 +206,6 @@ def _count(n: int | None, init: Array | None, tape: Array | None) -> int:
     if count > MOST:
         raise UsageError("n", f"{count} is more than the samples of one seed", f"give at most {MOST}, and another seed")
     return count
-
-
-def _check_number(name: str, value: object) -> None:
-    if value is not None and (isinstance(value, bool) or not isinstance(value, (int, np.integer)) or value < 1):
-        raise UsageError(name, f"invalid sample count {value!r}", "give 1 or more")
 
 
 def _within(done: Done, begin: int, size: int) -> Callable[[int, int], None]:

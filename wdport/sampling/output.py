@@ -21,7 +21,6 @@ from jax import Array as Tensor
 from wdport.devices import require_same
 from wdport.diffusion.noise import sample_keys, step_noise
 from wdport.diffusion.scan import Carry, PlanRows, run_rows
-from wdport.diffusion.schedules import Array
 from wdport.errors import MachineError, printable
 from wdport.families.roles import Tree
 from wdport.files.model_target import Target
@@ -29,6 +28,7 @@ from wdport.files.outputs import writable
 from wdport.files.samples_writer import Blocks, write_samples
 from wdport.files.temporary import WRITTEN
 from wdport.jax_settings import fast_run
+from wdport.model import Array
 from wdport.sampling.job import Job, SamplingClock, SamplingRun
 from wdport.sampling.parts import Parts
 from wdport.sampling.sampler import Sampler

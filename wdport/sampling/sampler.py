@@ -19,10 +19,9 @@ from jax import Array as Tensor
 from wdport.diffusion.noise import FIRST, check_seed, lay_out, sample_keys, step_noise
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.scan import Carry, Draw, PlanRows, first_carry, plan_rows, run_rows
-from wdport.diffusion.schedules import Array
 from wdport.families.roles import Tree
 from wdport.jax_settings import Option, fast_run, weakly
-from wdport.model import KerasModel
+from wdport.model import Array, KerasModel
 from wdport.sampling.devices import DeviceSpread, auto_batch
 from wdport.sampling.network import Network, keras_network, spec
 from wdport.sampling.samples import Samples

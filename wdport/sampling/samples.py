@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from wdport.diffusion.schedules import Array
+from wdport.model import Array
 
 Done = Callable[[float], None]
 """Called with the number of finished samples, including fractions."""

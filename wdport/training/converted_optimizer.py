@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict, replace
 from os import PathLike
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import numpy as np
 
@@ -19,11 +19,10 @@ from wdport.conversion.optimizer_file import (
 )
 from wdport.conversion.optimizer_state import DECOUPLED, SETTINGS, Optimised
 from wdport.errors import MisfitError, UsageError, require_paths
+from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array, KerasModel, KerasVariable
-
-if TYPE_CHECKING:
-    from wdport.optimizers.schedules import Schedule
-    from wdport.optimizers.torch_like import TorchOptimizer
+from wdport.optimizers.schedules import Schedule
+from wdport.optimizers.torch_like import SGD, Adam, TorchOptimizer
 
 FAR: Final = 100_000
 """Steps for which the rates of a schedule without an end are computed by default."""
@@ -80,9 +79,6 @@ def optimizer_of(
     clip_norm: float | None = None, gradient_accumulation_steps: int | None = None,
 ) -> TorchOptimizer:  # fmt: skip
     """The optimizer of a file's state, whatever the model's weights are; arguments as for :func:`load_optimizer`."""
-    from wdport.keras_runtime import set_variable
-    from wdport.optimizers.torch_like import SGD, Adam
-
     names = _trainable(model)
     _require_fit(file, state, names, dict(zip(names, model.trainable_variables, strict=True)))
     changed = {**({"lr": learning_rate} if learning_rate is not None else {}), **(settings or {})}
@@ -176,8 +172,6 @@ def steps_taken(state: Optimised) -> int:
 
 def schedule_of(state: Optimised) -> Schedule | None:
     """The learning-rate schedule at its position; None if the file has none."""
-    from wdport.optimizers.schedules import Schedule
-
     if len(state.schedules) > 1:
         what = f"has {len(state.schedules)} learning-rate schedules"
         raise UsageError("learning_rate", f"{what}, and it is not known which one applies", "give the rate")
@@ -234,15 +228,11 @@ def _position(
 
 
 def _values(model: KerasModel) -> Iterator[tuple[str, Array]]:
-    from wdport.keras_runtime import variables_by_path
-
     return ((name, np.asarray(variable.value)) for name, variable in variables_by_path(model).items())
 
 
 def _trainable(model: KerasModel) -> list[str]:
     """The paths of the trainable variables, in their order."""
-    from wdport.keras_runtime import variables_by_path
-
     places = {id(variable): name for name, variable in variables_by_path(model).items()}
     return [places[id(variable)] for variable in model.trainable_variables]
 

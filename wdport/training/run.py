@@ -24,7 +24,7 @@ from wdport.files.outputs import OutputPath
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.torch_like import TorchOptimizer
-from wdport.options import require_within
+from wdport.options import COUNT, require_within
 from wdport.training.batches import TrainingBatches, split
 from wdport.training.model import family_recipe, training_model
 from wdport.training.network_training import Data, NetworkTraining
@@ -158,7 +158,7 @@ def train(
         MachineError: another process of the run has ended or another run writes to ``folder``, writing fails, or a
             package is not installed.
     """
-    _require(epochs=epochs, batch_size=batch_size, save_every=save_every, patience=patience)
+    require_within(COUNT, epochs=epochs, batch_size=batch_size, save_every=save_every, patience=patience)
     require_within("from 0 and below 1", validation_split=validation_split)
     if isinstance(model, NetworkTraining):
         trained, plan = model, _recipe(model.network, recipe)
@@ -327,9 +327,3 @@ def _recipe(model: KerasModel, recipe: Recipe | str | None) -> Recipe:
         what = f"{recipe!r} is unknown" if recipe != PUBLIC else "this model has no public training script"
         raise UsageError("recipe", what, f"give {PUBLIC!r}, or a Recipe of wdport.training.model.recipe_of")
     return family_recipe(family, {}, "recipe", True)
-
-
-def _require(**numbers: int | None) -> None:
-    for name, value in numbers.items():
-        if value is not None and (not isinstance(value, int) or isinstance(value, bool) or value < 1):
-            raise UsageError(name, f"is {value!r}", "give a whole number from 1")

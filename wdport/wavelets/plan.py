@@ -18,6 +18,7 @@ import numpy as np
 
 from wdport.errors import UsageError
 from wdport.mapping.arrays import Array
+from wdport.options import COUNT, Interval, require_within
 from wdport.wavelets.extension import Extension, extend, require_mode
 from wdport.wavelets.lengths import auto_level, filter_length
 
@@ -174,14 +175,14 @@ class TransformPlan:
 
 def make_plan(length: int, wavelet: str, mode: str, level: int | None) -> TransformPlan:
     """Make a plan; ``level`` None is the automatic one. Raises :class:`UsageError` naming the invalid argument."""
-    _require_integer("length", length, 1)
+    require_within(COUNT, length=length)
     require_mode(mode)
     # Raises UsageError for an unknown wavelet, for which the automatic level would raise ValueError.
     filter_bank(wavelet)
     if level is None:
         level = auto_level(length, wavelet)
-    _require_integer("level", level, 0)
-    return _cached_plan(length, wavelet, mode, level)
+    require_within(Interval(0, integral=True), level=level)
+    return _cached_plan(int(length), wavelet, mode, int(level))
 
 
 # A plan compares by identity; cached, equal arguments give one static argument of jit, and so one program.
@@ -191,8 +192,3 @@ def _cached_plan(length: int, wavelet: str, mode: str, level: int) -> TransformP
     for _ in range(level):
         stages.append(make_stage(stages[-1].count if stages else length, wavelet, mode))
     return TransformPlan(length, tuple(stages))
-
-
-def _require_integer(name: str, value: object, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise UsageError(name, f"{value!r} is not a whole number of at least {least}", "correct it")

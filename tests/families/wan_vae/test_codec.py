@@ -196,7 +196,7 @@ REFUSED = [
     ("encode", (5, 4, 6, 3), {}, r"shape \(5, 4, 6, 3\)"),
     ("decode", (1, 2, 2, 3, 3), {}, r"with 2 channels"),
     ("decode", (1, 0, 2, 3, 2), {}, r"so it is empty; give at least one"),
-    ("decode", (1, 2, 2, 3, 2), {"chunk": 0}, r"invalid number of latent frames 0"),
+    ("decode", (1, 2, 2, 3, 2), {"chunk": 0}, r"chunk: invalid value 0"),
     ("decode", (1, 2, 2, 3, 2), {"output": "int8"}, r"'int8' is unknown"),
     ("decode", (1, 2, 2, 3, 2), {"compute_dtype": "int8"}, r"'int8' is unknown"),
     ("decode", (1, 2, 2, 3, 2), {"truncate": True}, r"add output='uint8'"),

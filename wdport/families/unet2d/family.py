@@ -284,6 +284,8 @@ class UNet2DFamily(LibraryFamily[Config]):
                 raise refusal
             unread = replace(resolved.config, scheduler=None)
             resolved, notes = replace(resolved, config=unread), (f"{SCHEDULER} is not read: {refusal.what}",)
+        elif undone is not None and (why := unsampled(resolved.config)):
+            notes = (*notes, f"no samples can be drawn: {why}")
         return replace(resolved, notes=(*resolved.notes, *notes))
 
     def notes(self, config: Config) -> Iterator[str]:
