@@ -213,6 +213,6 @@ def require_paths(*optional: str, **arguments: object) -> None:
     for name, value in arguments.items():
         if value is None and name in optional:
             continue
-        kind = "None" if value is None else f"of type {type(value).__name__}"
-        if not isinstance(value, (str, PathLike)):
+        kind = "None" if value is None else "empty" if value == "" else f"of type {type(value).__name__}"
+        if not isinstance(value, (str, PathLike)) or (value == "" and name not in optional):
             raise UsageError(name, f"is {kind}, not a path", "give a str or a pathlib.Path")

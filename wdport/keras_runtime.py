@@ -46,6 +46,15 @@ def require_backend(dtype: str) -> None:
         raise UsageError("jax", "float64 is switched off", fix)
 
 
+def require_policy(dtype: str | None) -> None:
+    """Raise :class:`UsageError` for a dtype policy that Keras does not know."""
+    try:
+        keras.dtype_policies.get(dtype)
+    except ValueError:
+        fix = "give float32, float64, mixed_bfloat16 or another policy of Keras"
+        raise UsageError("dtype", f"{dtype!r:.40} is unknown", fix) from None
+
+
 @contextmanager
 def _changed(change: Callable[[T], object], before: T, value: T) -> Iterator[None]:
     change(value)

@@ -193,12 +193,17 @@ class Declared:
         return next((marker for marker in self.markers if isinstance(marker, kind)), None)
 
 
-def require_within(bounds: Bounds, **values: object) -> None:
-    """Raise :class:`UsageError` for the first of these named values that is neither None nor within the bounds."""
+def require_number(bounds: Bounds, **values: object) -> None:
+    """Raise :class:`UsageError` for the first of these named values that is not within the bounds."""
     interval = interval_of(bounds)
     for name, value in values.items():
-        if value is not None and value not in interval:
+        if value not in interval:
             raise UsageError(name, f"invalid value {value!r:.40}", f"give {interval}")
+
+
+def require_within(bounds: Bounds, **values: object) -> None:
+    """The same for values that may be None."""
+    require_number(bounds, **{name: value for name, value in values.items() if value is not None})
 
 
 def require_bounds(request: Any) -> None:

@@ -13,7 +13,7 @@ import torch
 
 from wdport.errors import UsageError
 from wdport.optimizers.schedules import one_cycle
-from wdport.optimizers.torch_like import SGD, Adam, TorchOptimizer
+from wdport.optimizers.torch_like import SGD, Adam, TorchOptimizer, last_rate
 
 SHAPES = ((3, 4), (4,), (2, 2, 2), ())
 MEMBERS = [0, 1, 0, 1]
@@ -123,7 +123,7 @@ def test_accumulated_gradients_are_clipped_and_scheduled_as_one_step(make: type[
     ours = make([options], rates=rates, clip_norm=0.5, gradient_accumulation_steps=3)
     torchs = torch.optim.AdamW if make is Adam else torch.optim.SGD
     assert _run(ours, [options], torchs, 0.5, rates=rates) < BOUND
-    assert ours.last_rate() == pytest.approx(1e-4)
+    assert last_rate(ours) == pytest.approx(1e-4)
 
 
 def test_averages_are_those_of_diffusers() -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import jax
+import keras
 import numpy as np
 import pytest
 
@@ -43,6 +44,12 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "epochs": (STATES, {"epochs": 0}, "epochs: invalid value 0; give a whole number from 1"),
     "batch size": (STATES, {"batch_size": True}, "batch_size: invalid value True; give a whole number from 1"),
     "save every": (STATES, {"save_every": 2.0}, "save_every: invalid value 2.0; give a whole number from 1"),
+    "seed": (STATES, {"seed": -1}, "seed: invalid value -1; give a whole number from 0 to 4294967295"),
+    "average": (STATES, {"ema": 1.0}, "ema: invalid value 1.0; give a number above 0 and below 1"),
+    "optimizer": (STATES, {"optimizer": "adma"}, "optimizer: 'adma' is unknown; give one of"),
+    "no optimizer": (STATES, {"optimizer": lambda steps: None}, "optimizer: is a NoneType; give one of"),
+    "class of one": (STATES, {"optimizer": keras.optimizers.SGD}, "optimizer: is a type; give one of"),
+    "average by Keras": (STATES, {"optimizer": "sgd", "ema": 0.9}, "ema: optimizers of Keras replace the weights"),
     "NaN split": (STATES, {"validation_split": np.nan}, "validation_split: invalid value nan; give a number from 0"),
     "targets": (STATES, {"targets": STATES}, "targets: the objective of this model takes none; leave it out"),
     "a list": (STATES.tolist(), {}, "data: is a list, and this model has no series"),

@@ -70,6 +70,30 @@ def test_an_interrupted_run_goes_on_bit_for_bit(points: Any, tmp_path: Path) -> 
     assert [int(row["steps"]) for row in rows] == [5, 10, 15, 20, 25]
 
 
+def test_optimizers_of_keras(points: Any, tmp_path: Path) -> None:
+    given = {"epochs": 4, "batch_size": 16}
+    ours = wdport.train(points(), STATES, tmp_path / "ours", optimizer=SGD([{"lr": 1e-3}]), **given)
+    theirs = wdport.train(points(), STATES, tmp_path / "theirs", optimizer=keras.optimizers.SGD(1e-3), **given)
+    np.testing.assert_allclose(theirs.losses, ours.losses, rtol=1e-6)
+    assert [row["learning_rate"] for row in theirs.epochs] == [row["learning_rate"] for row in ours.epochs]
+
+    def adam(steps: int) -> Any:
+        return keras.optimizers.AdamW(keras.optimizers.schedules.CosineDecay(0.01, steps), clipnorm=1.0)
+
+    models = [points(), points()]
+    told = wdport.train(models[0], STATES, tmp_path / "whole", optimizer=adam, **given)
+    stopping = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: (_ for _ in ()).throw(Stop()))
+    with pytest.raises(Stop):
+        wdport.train(points(), STATES, tmp_path / "parted", optimizer=adam, callbacks=[stopping], **given)
+    with pytest.raises(Stop):
+        wdport.train(points(), STATES, tmp_path / "parted", optimizer=adam, save_every=1,
+                     report=lambda done, *_: (_ for _ in ()).throw(Stop()) if done == 8 else None, **given)  # fmt: skip
+    found = wdport.train(models[1], STATES, tmp_path / "parted", optimizer=adam, **given)
+    assert found.losses == told.losses
+    for one, other in zip(*map(weights, models), strict=True):
+        assert np.array_equal(one, other)
+
+
 def test_the_average_is_that_of_diffusers(points: Any, tmp_path: Path) -> None:
     ema = pytest.importorskip("diffusers.training_utils", exc_type=ImportError).EMAModel
     model, folder, steps = points(), tmp_path / "run", list[list[torch.nn.Parameter]]()
@@ -176,7 +200,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(
 
 
 def test_the_state_of_another_run_is_refused(points: Any, tmp_path: Path) -> None:
-    wdport.train(points(), STATES, tmp_path / "run", epochs=1, batch_size=16)
+    wdport.train(points(), STATES, tmp_path / "run", epochs=np.int64(1), batch_size=np.int64(16))
     with pytest.raises(UsageError, match="holds the state of another run, with batch_size 16 instead of 32"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=32)
     with pytest.raises(UsageError, match="with seed 0 instead of 1"):

@@ -262,6 +262,9 @@ def load_model(
     if mapping is not None and family is None:
         raise UsageError("mapping", "is not a table of your own model", "leave it out")
     converted = open_converted(path, family)
+    from wdport.keras_runtime import require_policy  # imports keras
+
+    require_policy(dtype)
     keras_model = converted.family.build(converted.config, dtype)
     fill(keras_model, converted)
     if family is not None:

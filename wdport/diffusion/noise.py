@@ -13,7 +13,7 @@ from jax import Array as Tensor
 
 from wdport.errors import UsageError
 from wdport.model import Array
-from wdport.options import require_within
+from wdport.options import require_number
 
 FIRST = 0
 """Folded in for x_T; steps fold in their number, from 1 on."""
@@ -23,7 +23,7 @@ MAX_SEED = 2**32 - 1
 
 def check_seed(seed: int) -> int:
     """``seed`` as an int; raises :class:`UsageError` outside 32 bits."""
-    require_within((0, MAX_SEED), seed=seed)
+    require_number((0, MAX_SEED), seed=seed)
     return int(seed)
 
 

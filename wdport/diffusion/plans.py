@@ -37,7 +37,7 @@ from wdport.diffusion.sampler_steps import (
 from wdport.diffusion.schedules import NoiseSchedule, checked_steps, per_mille
 from wdport.errors import UsageError
 from wdport.model import Array
-from wdport.options import COUNT, require_within
+from wdport.options import COUNT, require_number
 
 
 def repeated(plan: SamplingPlan, schedule: NoiseSchedule, times: int) -> SamplingPlan:
@@ -45,7 +45,7 @@ def repeated(plan: SamplingPlan, schedule: NoiseSchedule, times: int) -> Samplin
 
     Raises :class:`UsageError` for samplers whose rows depend on earlier rows, such as Heun's.
     """
-    require_within(COUNT, resample=times)
+    require_number(COUNT, resample=times)
     if times == 1:
         return plan
     if np.any(plan.coefficients[:, 1:]) or plan.corrects:
@@ -220,7 +220,7 @@ def make_plan(
 
 
 def _check_eta(sampler: str, eta: float) -> None:
-    require_within("from 0", eta=eta)
+    require_number("from 0", eta=eta)
     if eta and sampler not in WITH_ETA:
         raise UsageError("eta", f"is for {' and '.join(WITH_ETA)}, not for {sampler}", "leave it out")
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from wdport.diffusion.schedules import STEPS
 from wdport.model import Array
-from wdport.options import require_within
+from wdport.options import require_number
 
 RHO: Final = 7.0
 """Default exponent of :func:`karras`."""
@@ -43,7 +43,7 @@ def step_list(count: int | None = None) -> Array:
 def step_count(count: int | None, default: int, largest: int) -> int:
     """``count``, or ``default`` for None; raises :class:`UsageError` unless it is a whole number up to ``largest``."""
     count = default if count is None else count
-    require_within((1, largest), steps=count)
+    require_number((1, largest), steps=count)
     return int(count)
 
 

@@ -18,7 +18,7 @@ from wdport.families.registry import known_model
 from wdport.families.roles import Encoding as Encodes
 from wdport.keras_runtime import variables_by_path
 from wdport.model import Array, KerasModel
-from wdport.options import COUNT, Interval, require_within
+from wdport.options import COUNT, Interval, require_number
 
 LEAST: Final = 5
 """Series of each set: a fifth of them is what a judge is tested on."""
@@ -65,8 +65,8 @@ def evaluate(
         InputError: the data cannot be read.
     """
     sets = _sets_of(samples)
-    require_within(COUNT, repeats=repeats)
-    require_within(Interval(0, integral=True), seed=seed)
+    require_number(COUNT, repeats=repeats)
+    require_number(Interval(0, integral=True), seed=seed)
     repeats, seed = int(repeats), int(seed)
     first = next(iter(sets.values()))
     shape = first.shape

@@ -163,14 +163,6 @@ class TorchOptimizer(keras.optimizers.Optimizer):
         if self._final_averages:
             super().finalize_variable_values(var_list)
 
-    def last_rate(self) -> float:
-        """The learning rate of the first group in the last step."""
-        if self.rates is None:
-            return float(np.asarray(self.learning_rate))
-        # Beyond the last rate, it holds.
-        last = int(np.asarray(self._taken)) - 1 - self.start
-        return float(self.rates[min(max(last, 0), len(self.rates) - 1), 0])
-
     @property
     def _taken(self) -> Tensor:
         """The steps that were taken; batches whose gradients are only accumulated are none."""
@@ -328,6 +320,17 @@ class SGD(TorchOptimizer):
             self.buffer[index].assign(buffer)
             slope = slope + momentum * buffer if group.nesterov else buffer
         variable.assign(value - self._rate(number, dtype) * slope)
+
+
+def last_rate(optimizer: keras.optimizers.Optimizer) -> float:
+    """The learning rate of the last step; of the first group, if there are groups, and of the next step for a schedule
+    of Keras."""
+    if not isinstance(optimizer, TorchOptimizer) or optimizer.rates is None:
+        return float(np.asarray(optimizer.learning_rate))
+    rates = optimizer.rates
+    # Beyond the last rate, it holds.
+    last = int(np.asarray(optimizer._taken)) - 1 - optimizer.start
+    return float(rates[min(max(last, 0), len(rates) - 1), 0])
 
 
 def _table(name: str, values: Array | Sequence[object] | None, groups: int) -> Array | None:

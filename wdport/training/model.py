@@ -15,14 +15,15 @@ from jax import Array as Tensor
 from wdport.data.series import Series, series_of
 from wdport.data.units import units_of
 from wdport.diffusion.loss import DiffusionLoss, Errors
+from wdport.diffusion.noise import check_seed
 from wdport.diffusion.process import UNIFORM
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import all_families, known_model
 from wdport.families.roles import Completing, ConfiguredBeside, Family, Fresh, Sampled, Trained
-from wdport.keras_runtime import seed_dropout, variables_by_path
+from wdport.keras_runtime import require_policy, seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import nodes_of, read_yaml
 from wdport.model import MASK_RATE, MAX_SPAN, Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
-from wdport.options import require_within
+from wdport.options import require_number
 from wdport.training.network_training import Data, NetworkTraining
 from wdport.training.supervised import LOSSES, LossFunction, MaskedTraining, SupervisedTraining
 from wdport.training.training_data import StateSource, source_of
@@ -117,6 +118,9 @@ def training_model(
     Raises:
         UsageError: the model has no objective that wdport knows, or an argument is for another one.
     """
+    seed = check_seed(seed)
+    if not isinstance(model, keras.Model):
+        raise UsageError("model", f"is a {type(model).__name__}, not a Keras model", "load it with wdport.load_model")
     family: Any
     family, config = known_model(model) or (None, None)
     masked = loss is None and isinstance(family, Completing)
@@ -157,7 +161,7 @@ def _diffusion_training(
         raise UsageError("energy", f"{family.name} has no energy term", "leave it out")
     tables = {name.replace("/", "."): variable.value for name, variable in variables_by_path(model).items()}
     about = family.diffused(config)
-    require_within("from 0 and below 1", drop_condition=dropped)
+    require_number("from 0 and below 1", drop_condition=dropped)
     if dropped and (about.condition is None or about.condition.null is None):
         what = "the model has no value that means no condition"
         raise UsageError("drop_condition", what, "name it in the model's table or with `--set`, or leave this out")
@@ -172,8 +176,8 @@ def _diffusion_training(
 def _masked_training(model: KerasModel, vocabulary: Vocabulary, rate: float, span: int, seed: int) -> NetworkTraining:
     if vocabulary.mask is None:
         raise UsageError("model", "names no mask token", "convert it with `--set mask_token_id=N`")
-    require_within("above 0 and below 1", mask_rate=rate)
-    require_within((1, MAX_SPAN), mask_span=span)
+    require_number("above 0 and below 1", mask_rate=rate)
+    require_number((1, MAX_SPAN), mask_span=span)
     return MaskedTraining(model, vocabulary, float(rate), int(span), seed)
 
 
@@ -204,6 +208,8 @@ def new_model(
         InputError: a file cannot be read.
         MisfitError: the configuration has unknown or invalid settings.
     """
+    seed = check_seed(seed)
+    require_policy(dtype)
     family, resolved, _ = new_configuration(config, data, values, transform)
     model: KerasModel = family.fresh(resolved, seed, dtype)
     return model

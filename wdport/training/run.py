@@ -12,10 +12,12 @@ from typing import Any
 import jax
 import keras
 import numpy as np
+from keras.optimizers import Optimizer
 
 from wdport.devices import require_same
+from wdport.diffusion.noise import check_seed
 from wdport.diffusion.process import UNIFORM
-from wdport.errors import UsageError
+from wdport.errors import UsageError, require_paths
 from wdport.families.registry import known_model
 from wdport.families.roles import Fresh
 from wdport.files.atomic import replacing
@@ -23,8 +25,8 @@ from wdport.files.locked_folder import RunFolder
 from wdport.files.outputs import OutputPath
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
-from wdport.optimizers.torch_like import TorchOptimizer
-from wdport.options import COUNT, require_within
+from wdport.optimizers.torch_like import TorchOptimizer, last_rate
+from wdport.options import COUNT, require_number, require_within
 from wdport.training.batches import TrainingBatches, split
 from wdport.training.model import family_recipe, training_model
 from wdport.training.network_training import Data, NetworkTraining
@@ -85,7 +87,7 @@ def train(
     *,
     epochs: int | None = None,
     batch_size: int | None = None,
-    optimizer: TorchOptimizer | Callable[[int], TorchOptimizer] | None = None,
+    optimizer: Optimizer | Callable[[int], Optimizer] | str | None = None,
     recipe: Recipe | str | None = None,
     seed: int = 0,
     ema: float | None = None,
@@ -120,14 +122,16 @@ def train(
         folder: folder for the state, and for ``metrics.csv`` with the losses of every epoch.
         epochs: total epochs; by default the recipe's, or 1.
         batch_size: states per step; by default the recipe's, or 32.
-        optimizer: from :func:`wdport.load_optimizer`, or one of :mod:`wdport.optimizers.torch_like`, or a function that
-            takes the total number of steps and returns one; by default the recipe's, or AdamW with a rate of 1e-4.
+        optimizer: from :func:`wdport.load_optimizer`, one of :mod:`wdport.optimizers.torch_like` or of
+            :mod:`keras.optimizers`, or a function that takes the total number of steps and returns one; by default the
+            recipe's, or AdamW with a rate of 1e-4.
         recipe: "public" trains as the model's public script does, with steps drawn in the same way and the same
             learning rates, weight decay and clipping; alternatively, the recipe that
             :func:`wdport.training.model.recipe_of` reads from a training configuration. Other arguments take
             precedence.
         seed: determines the order of the data, noise, times and dropout.
-        ema: decay of a moving average of the weights, such as 0.999. After n steps it is at most (1 + n) / (10 + n).
+        ema: decay of a moving average of the weights, such as 0.999; not for optimizers of :mod:`keras.optimizers`.
+            After n steps it is at most (1 + n) / (10 + n).
         validation_split: share of the states, the last ones, that are not trained on; ``val_loss`` is their mean loss,
             with the same noise in every epoch.
         patience: number of epochs after which the run ends if ``val_loss`` has not become lower.
@@ -158,14 +162,17 @@ def train(
         MachineError: another process of the run has ended or another run writes to ``folder``, writing fails, or a
             package is not installed.
     """
+    require_paths(folder=folder)
     require_within(COUNT, epochs=epochs, batch_size=batch_size, save_every=save_every, patience=patience)
-    require_within("from 0 and below 1", validation_split=validation_split)
+    require_number("from 0 and below 1", validation_split=validation_split)
+    require_within("above 0 and below 1", ema=ema)
+    seed = check_seed(seed)
     if isinstance(model, NetworkTraining):
         trained, plan = model, _recipe(model.network, recipe)
     else:
         plan = _recipe(model, recipe)
         trained = training_model(model, energy=plan.energy or 0.0, law=plan.law or UNIFORM, seed=seed)
-    epochs, batch_size = epochs or plan.epochs or 1, batch_size or plan.batch_size or 32
+    epochs, batch_size = int(epochs or plan.epochs or 1), int(batch_size or plan.batch_size or 32)
     placement = placement_of(devices, shard_weights)
     if batch_size % placement.count:
         what = f"is {batch_size}, on {placement.count} devices"
@@ -181,12 +188,10 @@ def train(
     validation = None if others is None else batches.of(others)
     if patience is not None and validation is None:
         raise UsageError("patience", "needs a validation loss", "give a validation split too")
-    optimizer = optimizer or optimizer_of(replace(plan, epochs=epochs))
-    if callable(optimizer):
-        # The last batch of an epoch is filled up, so the steps are rounded up.
-        optimizer = optimizer(epochs * batches.per_epoch)
     trained.placement = placement
-    trained.compile(optimizer=optimizer)
+    # The last batch of an epoch is filled up, so the steps are rounded up.
+    chosen = optimizer_of(replace(plan, epochs=epochs)) if optimizer is None else optimizer
+    trained.compile(optimizer=_optimizer(chosen, epochs * batches.per_epoch, ema))
     with run_folder(target, jax.process_index() == 0) as held, Events(target, held, tensorboard) as events:
         saves = Saves(target, held, placement, orbax)
         state = RunState(trained, batches, saves, ema)
@@ -277,7 +282,7 @@ class RunCallback(keras.callbacks.Callback):
         if self._done % self._per_epoch:
             self._state.save(self._done)
             return
-        row = {"epoch": epoch + 1, "steps": self._done, **metrics, "learning_rate": self._state.optimizer.last_rate(),
+        row = {"epoch": epoch + 1, "steps": self._done, **metrics, "learning_rate": last_rate(self._state.optimizer),
                "seconds": round(time.monotonic() - self._since, 3)}  # fmt: skip
         if "val_loss" in row and all(row["val_loss"] < other["val_loss"] for other in self._state.rows):
             self._state.mark_best()
@@ -316,6 +321,24 @@ class _Callbacks(keras.callbacks.CallbackList):
             super().on_train_batch_end(batch, logs)
         else:
             self._recording.on_train_batch_end(batch, logs)
+
+
+def _optimizer(chosen: object, steps: int, ema: float | None) -> Optimizer:
+    """The optimizer for this number of steps; raises :class:`UsageError` if it is none, or averages as Keras does."""
+    if callable(chosen) and not isinstance(chosen, type):
+        chosen = chosen(steps)
+    fix = "give one of wdport.optimizers.torch_like or of keras.optimizers, or a function that returns one"
+    try:
+        optimizer: Optimizer = keras.optimizers.get(chosen) if isinstance(chosen, str) else chosen
+    except ValueError:
+        raise UsageError("optimizer", f"{chosen!r:.40} is unknown", fix) from None
+    if not isinstance(optimizer, Optimizer):
+        raise UsageError("optimizer", f"is a {type(chosen).__name__}", fix)
+    if (ema is not None or optimizer.use_ema) and not isinstance(optimizer, TorchOptimizer):
+        # Keras replaces the weights with their average at the end of every call of `fit`.
+        fix = "give one of wdport.optimizers.torch_like, or leave the average out"
+        raise UsageError("ema", "optimizers of Keras replace the weights with their average", fix)
+    return optimizer
 
 
 def _recipe(model: KerasModel, recipe: Recipe | str | None) -> Recipe:

@@ -12,6 +12,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from keras.optimizers import Optimizer
 
 from wdport.errors import InputError, UsageError
 from wdport.jax_settings import chosen_numerics
@@ -30,18 +31,19 @@ class RunState:
         self, model: NetworkTraining, batches: TrainingBatches, saves: Saves, ema: float | None = None
     ) -> None:
         self.model, self.batches, self.saves, self.placement = model, batches, saves, batches.placement
-        optimizer: TorchOptimizer = model.optimizer
-        self.optimizer = optimizer
+        optimizer: Optimizer = model.optimizer
+        self.optimizer, averages = optimizer, list[KerasVariable]()
         if not optimizer.built:
             optimizer.build(model.trainable_variables)
-        if ema is not None or optimizer.use_ema:
+        if isinstance(optimizer, TorchOptimizer) and (ema is not None or optimizer.use_ema):
             optimizer.start_average(optimizer.ema_momentum if ema is None else ema)
-        averages = {id(variable) for variable in optimizer.averages}
+            averages = optimizer.averages
+        average_ids = {id(variable) for variable in averages}
         self.variables: dict[str, list[KerasVariable]] = {
             "trained": model.trainable_variables,
             "other": model.non_trainable_variables,
-            "optimizer": [variable for variable in optimizer.variables if id(variable) not in averages],
-            "averaged": optimizer.averages,
+            "optimizer": [variable for variable in optimizer.variables if id(variable) not in average_ids],
+            "averaged": averages,
             "metrics": model.metrics_variables,
         }
         weights = {id(variable) for variable in variables_by_path(model.network).values()}

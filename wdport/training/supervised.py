@@ -48,8 +48,8 @@ class SupervisedTraining(SummedTraining):
 
     def __init__(self, network: KerasModel, loss: str | LossFunction, seed: int = 0) -> None:
         super().__init__(network, ("accuracy",) if loss == CROSS_ENTROPY else (), seed)
-        self.loss_name = loss if isinstance(loss, str) else f"{loss.__module__}:{getattr(loss, '__name__', loss)}"
         self.loss_function = loss_function(loss)
+        self.loss_name = loss if isinstance(loss, str) else f"{loss.__module__}:{getattr(loss, '__name__', loss)}"
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The losses of every sample, see :class:`SummedTraining`."""
@@ -106,7 +106,7 @@ def loss_function(loss: str | LossFunction) -> LossFunction:
         return lambda targets, outputs: (outputs - targets.astype(outputs.dtype)) ** 2
     if loss == CROSS_ENTROPY:
         return cross_entropy
-    if ":" not in loss:
+    if not isinstance(loss, str) or ":" not in loss:
         raise UsageError("loss", f"{loss!r} is unknown", f"give {', '.join(LOSSES)} or MODULE:FUNCTION")
     return find_function(loss)
 

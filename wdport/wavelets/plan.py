@@ -18,7 +18,7 @@ import numpy as np
 
 from wdport.errors import UsageError
 from wdport.mapping.arrays import Array
-from wdport.options import COUNT, Interval, require_within
+from wdport.options import COUNT, Interval, require_number
 from wdport.wavelets.extension import Extension, extend, require_mode
 from wdport.wavelets.lengths import auto_level, filter_length
 
@@ -175,13 +175,13 @@ class TransformPlan:
 
 def make_plan(length: int, wavelet: str, mode: str, level: int | None) -> TransformPlan:
     """Make a plan; ``level`` None is the automatic one. Raises :class:`UsageError` naming the invalid argument."""
-    require_within(COUNT, length=length)
+    require_number(COUNT, length=length)
     require_mode(mode)
     # Raises UsageError for an unknown wavelet, for which the automatic level would raise ValueError.
     filter_bank(wavelet)
     if level is None:
         level = auto_level(length, wavelet)
-    require_within(Interval(0, integral=True), level=level)
+    require_number(Interval(0, integral=True), level=level)
     return _cached_plan(int(length), wavelet, mode, int(level))
 
 

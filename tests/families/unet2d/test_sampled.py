@@ -229,3 +229,8 @@ def test_a_folder_of_another_process_is_refused_by_name(
     diffusers.FlowMatchEulerDiscreteScheduler().save_pretrained(tmp_path / "other")
     printed = cli("convert", tmp_path / "other", "-o", tmp_path / "c.keras").out
     assert "scheduler_config.json is not read: _class_name 'FlowMatch" in printed
+    diffusers.DDPMScheduler().save_pretrained(tmp_path / "other")
+    printed = cli("convert", tmp_path / "other", "-o", tmp_path / "d.keras").out
+    assert "no samples can be drawn: it takes noise levels" in printed
+    refused("convert", folder, "-o", tmp_path / "e.keras", "--set", 'scheduler={"num_train_timesteps": 0}', code=4,
+            says="--set: num_train_timesteps is not a whole number")  # fmt: skip

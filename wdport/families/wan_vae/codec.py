@@ -30,7 +30,7 @@ from wdport.model import Array, Free, Function, KerasModel, Taken
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.chunked import Chunked, Held, Step, Weights, require_divisible, scanned
 from wdport.nets.precision import wide
-from wdport.options import COUNT, require_within
+from wdport.options import COUNT, require_number
 
 
 def to_bytes(x: Tensor, truncate: bool = False) -> Tensor:
@@ -302,7 +302,7 @@ def _require(array: Array, channels: int, name: str, axes: str, chunk: int) -> N
         raise UsageError(name, f"has the shape {tuple(shape)}, so it is empty", f"give at least one of each of {axes}")
     if array.dtype.kind != "f" and str(array.dtype) != "bfloat16":
         raise UsageError(name, f"has dtype {array.dtype}", "give floating-point numbers")
-    require_within(COUNT, chunk=chunk)
+    require_number(COUNT, chunk=chunk)
     if not np.isfinite(array).all():
         raise UsageError(name, "has NaN or infinite values", "give finite ones")
 
