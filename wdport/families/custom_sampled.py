@@ -13,6 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Required, Type
 
 from msgspec import Meta
 
+from wdport.diffusion.flow import PATHS, TARGETS, Flow
+from wdport.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
+from wdport.diffusion.process import Process
+from wdport.diffusion.scheduler import LEARNED_RANGE, Scheduler
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
 from wdport.model import (
@@ -32,8 +36,6 @@ from wdport.shared_types import Count, Positive, about
 if TYPE_CHECKING:
     from jax import Array as Tensor
 
-    from wdport.diffusion.noise_levels import NoiseLevels
-    from wdport.diffusion.process import Process
     from wdport.families.roles import OwnFamily, Sampled
 
 _Share = Annotated[float, Meta(gt=0, lt=1)]
@@ -222,8 +224,6 @@ def _class(document: Document, name: str) -> int | None:
 
 
 def _flow(document: Document) -> Process:
-    from wdport.diffusion.flow import PATHS, TARGETS, Flow
-
     if unknown := set(document) - set(FlowForm.__annotations__):
         raise ValueError(f"unknown field {min(map(str, unknown))!r} of a flow")
     path, target = document.get("path", "linear"), document.get("target", "velocity")
@@ -237,8 +237,6 @@ def _flow(document: Document) -> Process:
 
 
 def _diffusion(document: Document) -> Process:
-    from wdport.diffusion.scheduler import LEARNED_RANGE, Scheduler
-
     if unknown := set(document) - set(DiffusionForm.__annotations__):
         raise ValueError(f"unknown field {min(map(str, unknown))!r} of a diffusion")
     time = document.get("time", "step")
@@ -251,8 +249,6 @@ def _diffusion(document: Document) -> Process:
 
 
 def _noise_levels(document: Document) -> NoiseLevels:
-    from wdport.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
-
     kind = str(document.get("scheduler"))
     if kind not in LEVEL_CLASSES:
         raise ValueError(f"scheduler is not one of {', '.join(LEVEL_CLASSES)}")
