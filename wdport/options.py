@@ -265,7 +265,7 @@ KEY: Final = Option(
 )  # fmt: skip
 NO_CONFIG: Final = Option("Do not read config.yaml next to the checkpoint.", group="inputs")
 SHA256: Final = Option("Expected SHA-256 of the checkpoint or, without one, of the first file.", "HEX", group="inputs")
-FORCE: Final = Option("Replace files that wdport did not write.")
+FORCE: Final = Option("Also replace files that wdport did not write.")
 FORCE_OUTPUT: Final = Option("Replace an existing output, but never a symbolic link.")
 DEVICES: Final = Option("Divide every batch among all devices, or among the first N.  [default: 1]", "all|N")
 JSON: Final = Option(

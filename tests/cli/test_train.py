@@ -149,7 +149,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--lr", "0"], "--lr: invalid value '0'; give a number above 0"),
     (["--ema", "1"], "--ema: invalid value '1'; give a number above 0 and below 1"),
     (["--lr", "nan"], "--lr: invalid value 'nan'; give a number above 0"),
-    (["-o", "."], "which is not of a run; give another folder with -o"),
+    (["-o", "."], "which is not of a run; move it elsewhere, or give another folder"),
     (["-o", "new"], "data: have shape (4, 3); give an array of"),
 ]
 

@@ -171,7 +171,7 @@ def states(points: Any) -> None:
 
 def test_a_file_where_the_folder_should_be(states: None, unchanged: Unchanged) -> None:
     Path("run").write_text("mine")
-    unchanged(WORDS, "error: run: is not a folder; give another name with -o\n")
+    unchanged(WORDS, "error: run: is not a folder; give another name\n")
 
 
 def test_other_data_and_options_are_refused(states: None, cli: Cli, unchanged: Unchanged) -> None:

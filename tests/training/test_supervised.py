@@ -121,7 +121,7 @@ def test_samples_that_fill_a_batch_do_not_count(tmp_path: Path) -> None:
     ("mse", np.zeros((6, 4)), np.zeros((5, 3)), "are 5, and there are 6 samples"),
     ("mse", np.full((6, 4), np.nan), np.zeros((6, 3)), "NaN"),
     ("mse", np.zeros((6, 7)), np.zeros((6, 3)), "do not fit the model"),
-    ("cross_entropy", np.zeros((6, 4)), np.zeros(6), "give 0 to 2"),
+    ("cross_entropy", np.zeros((6, 4)), np.zeros(6), "have the dtype float32; give classes"),
     ("cross_entropy", np.zeros((6, 4)), np.full(6, 3), "give 0 to 2"),
     ("huber", np.zeros((6, 4)), np.zeros((6, 3)), "give mse, cross_entropy or MODULE:FUNCTION"),
 ])  # fmt: skip

@@ -65,7 +65,7 @@ class EncodeRequest(CodingRequest):
     model: Annotated[str, Operand(files="converted")]
     video: Annotated[Path, Operand(files=(".npy", ".npz", ".gif", ".mp4"))]
     output: Annotated[Path | None, Option(
-        "NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz next to it]",
+        "NAME.npz with latents (the mean) and logvar.  [default: VIDEO.latents.npz next to VIDEO]",
         files=(".npz",))] = None  # fmt: skip
     normalised: Annotated[bool, Option("Normalize the latents, as diffusion models expect.")] = False
 
@@ -77,10 +77,11 @@ class DecodeRequest(CodingRequest):
     model: Annotated[str, Operand(files="converted")]
     latents: Annotated[Path, Operand(files=LATENTS)]
     output: Annotated[Path | None, Option(
-        "NAME.npy, .gif or .mp4.  [default: LATENTS.video.npy next to them]",
+        "NAME.npy, .gif or .mp4.  [default: LATENTS.video.npy next to LATENTS]",
         files=(".npy", ".gif", ".mp4"))] = None  # fmt: skip
     output_dtype: Annotated[str | None, Option(
-        "Values of an .npy file: from -1 to 1, or bytes.  [default: float32; .gif and .mp4 are bytes]",
+        "Values in an .npy file: float32 from -1 to 1, or bytes (uint8).  [default: float32; .gif and .mp4 files "
+        "contain bytes]",
         choices=("float32", "uint8"), group="outputs")] = None  # fmt: skip
     truncate: Annotated[bool, Option(
         "Convert to bytes by truncation (half a level too dark on average) instead of rounding.",
@@ -93,7 +94,7 @@ class DecodeRequest(CodingRequest):
 
 @verb("encode", EncodeRequest)
 def encode(request: EncodeRequest) -> None:
-    """Encode a VIDEO with a converted MODEL, an autoencoder, into latents.
+    """Encode a VIDEO into latents with a converted MODEL, an autoencoder.
 
     VIDEO is an array (B, T, H, W, C) of floating-point values from -1 to 1 or of bytes from 0 to 255, a .gif or .mp4
     file, or a folder of .png images, one for each frame.
@@ -127,9 +128,9 @@ def encode(request: EncodeRequest) -> None:
 
 @verb("decode", DecodeRequest)
 def decode(request: DecodeRequest) -> None:
-    """Decode LATENTS (B, t, h, w, z) with a converted MODEL, an autoencoder, into a video.
+    """Decode LATENTS (B, t, h, w, z) into a video with a converted MODEL, an autoencoder.
 
-    Frames are written as they are decoded, so memory does not depend on their number.
+    Frames are written as they are decoded, so memory use does not depend on the number of frames.
     """
     from wdport.files.animation import BYTES, require_frames, video_target, write_video
 

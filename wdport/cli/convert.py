@@ -80,7 +80,7 @@ class ConvertRequest:
         "Also convert the optimizer's state (Adam, AdamW, SGD), to NAME.optimizer.safetensors next to the output.",
         group="outputs")] = False  # fmt: skip
     optimizer: Annotated[str | None, Option(
-        "adam or adamw, if the checkpoint does not say which.",
+        "Kind of the optimizer, adam or adamw, if the checkpoint does not specify it.",
         "NAME", choices=("adam", "adamw"), group="inputs")] = None  # fmt: skip
     optimizer_key: Annotated[str | None, Option(
         "Key of the optimizer's state, if the checkpoint contains several.",

@@ -28,7 +28,8 @@ class EvaluateRequest:
     """The command's argument and options."""
 
     samples: Annotated[str, Operand(metavar="SAMPLES|MODEL", files=(*SAMPLES, *CONVERTED))]
-    data: Annotated[str, Option("Real data (CSV, NPY, ARFF, MAT), whose windows are compared.", files="series")]
+    data: Annotated[str, Option(
+        "Real data (CSV, NPY, ARFF, MAT), whose windows are compared with the samples.", files="series")]  # fmt: skip
     against: Annotated[str | None, Option(
         "Other samples to score, such as those of the PyTorch model.",
         names=("--other-samples",), former=("--against",), files=SAMPLES)] = None  # fmt: skip
@@ -41,7 +42,7 @@ class EvaluateRequest:
     scale: Annotated[str | None, Option(
         "Scale of a MODEL's samples, as for wdport sample.  [default: data, if MODEL contains scales]",
         "S,S,...|FILE|data")] = None  # fmt: skip
-    unconditional: Annotated[bool, Option("Draw without a condition, although MODEL can take one.")] = False
+    unconditional: Annotated[bool, Option("Draw without a condition, even if MODEL can take one.")] = False
     metrics: Annotated[str | None, Option(
         "context-fid, correlational, discriminative, predictive, dtw-js, sliced-wasserstein.  [default: all]",
         "NAME,...")] = None  # fmt: skip
@@ -50,7 +51,7 @@ class EvaluateRequest:
         bounds=(1, 1000))] = 5  # fmt: skip
     seed: Annotated[int, Option("Random seed.", bounds=(0, (1 << 31) - 1))] = 0
     encoder: Annotated[str | None, Option(
-        "A converted encoder of series, for Context-FID.  [default: a new one is trained on the data]",
+        "A converted series encoder, for Context-FID.  [default: train a new one on the data]",
         "MODEL", files="converted")] = None  # fmt: skip
     html_file: Annotated[str | None, Option(
         "Also write a page with figures.", names=("--html",), files=(".html",))] = None  # fmt: skip

@@ -64,14 +64,14 @@ class ExportRequest:
         "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)] = None  # fmt: skip
     steps: Annotated[int | None, Option("As for wdport sample.  [default: as for wdport sample]")] = None
     spacing: Annotated[str | None, SPACING] = None
-    eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
+    eta: Annotated[float, Option("Eta of ddim: the fraction of the noise that each step adds; 0 for none.")] = 0.0
     dtype: Annotated[str, Option(
         "Keras dtype policy of the network.", choices=("float32", "mixed_bfloat16"))] = "float32"  # fmt: skip
     precision: Annotated[str, Option(
-        "Precision of float32 matrix products and convolutions; default lets a TPU or GPU use fewer bits.",
+        "Precision of float32 matrix products and convolutions; with 'default', a TPU or GPU may use fewer bits.",
         choices=("highest", "default"))] = "highest"  # fmt: skip
     mapping: Annotated[str | None, Option(
-        "The table of your own model; a denoiser or sampler needs its settings for sampling.",
+        "The table of your own model; for a denoiser or sampler, it must contain the settings for sampling.",
         files="table", group="model")] = None  # fmt: skip
     function: Annotated[str | None, MODEL] = None
     inputs: Annotated[tuple[str, ...], Option(
@@ -81,7 +81,7 @@ class ExportRequest:
         "With --to torch, the checkpoint that supplies the tensors that MODEL lacks.",
         files="checkpoint")] = None  # fmt: skip
     optimizer: Annotated[str | None, Option(
-        "With --to torch, the file written by convert --with-optimizer, to write a training checkpoint (.pt).",
+        "With --to torch, the optimizer file from convert --with-optimizer; needed for a training checkpoint (.pt).",
         names=("--optimizer-file",), former=("--optimizer",), files=(".safetensors",))] = None  # fmt: skip
     key: Annotated[str | None, KEY] = None
     sha256: Annotated[str | None, SHA256] = None
@@ -97,9 +97,9 @@ class ExportRequest:
 
 @verb("export", ExportRequest)
 def command(request: ExportRequest) -> None:
-    """Export a converted MODEL as StableHLO with its weights, to run with only jax, or as PyTorch tensors.
+    """Export a converted MODEL as StableHLO with its weights, to run with only JAX, or as PyTorch tensors.
 
-    Copy wdport/exporting/loader.py to the machine that runs StableHLO; the loader needs jax and, to read the file,
+    Copy wdport/exporting/loader.py to the machine that runs the program; the loader needs JAX and, to read the file,
     flatbuffers.
     """
     from wdport.exporting.artifact import export_target

@@ -50,9 +50,9 @@ class GenerateRequest:
         "TEXT", names=("--text",), group="inputs")] = ()  # fmt: skip
     text_file: Annotated[str | None, Option("File with one text per line.", files=TEXTS)] = None
     prompt_ids: Annotated[str | None, Option(
-        "Token numbers instead of texts: a list of lists (.json), or an array (.npy).",
+        "Token ids instead of texts: a list of lists (.json), or an array (.npy).",
         files=TOKENS)] = None  # fmt: skip
-    gap: Annotated[int, Option("Number of tokens for each [MASK] of a prompt.", "N", bounds=(1, 1 << 16))] = 1
+    gap: Annotated[int, Option("Number of tokens for each [MASK] in a prompt.", "N", bounds=(1, 1 << 16))] = 1
     length: Annotated[int, Option(
         "Number of tokens to append to each prompt.  [default: 0, only fill]",
         "N", bounds=(0, 1 << 20), show_default=False)] = 0  # fmt: skip
@@ -73,11 +73,11 @@ class GenerateRequest:
     top_p: Annotated[float | None, Option(
         "Draw from the most probable tokens whose probabilities add up to P.",
         "P", bounds="from 0 to 1")] = None  # fmt: skip
-    end: Annotated[str | None, Option("Token that ends a text, given by its number or its name.", "TOKEN")] = None
+    end: Annotated[str | None, Option("Token that ends a text, given by its id or its name.", "TOKEN")] = None
     forbid: Annotated[tuple[str, ...], Option(
-        "Token that is never generated, given by its number or its name; repeatable.", "TOKEN")] = ()  # fmt: skip
+        "Token that is never generated, given by its id or its name; repeatable.", "TOKEN")] = ()  # fmt: skip
     mask: Annotated[int | None, Option(
-        "Number of the mask token.  [default: the model's]", "N", bounds=(0, MAX_STEPS))] = None  # fmt: skip
+        "Id of the mask token.  [default: the model's]", "N", bounds=(0, MAX_STEPS))] = None  # fmt: skip
     tokenizer: Annotated[str | None, Option(
         "tokenizer.json, or the folder that contains it.  [default: the one in the model's file]",
         files=(".json",), group="model")] = None  # fmt: skip
@@ -89,7 +89,7 @@ class GenerateRequest:
         "NAME.txt (one text per line), .json or .npz (tokens and steps).  [default: print the texts]",
         files=FORMATS)] = None  # fmt: skip
     animate: Annotated[str | None, Option(
-        "Write the first texts after every step, as a .gif or as pages of a .txt.",
+        "Write the state of the first texts after every step, as frames of a .gif or as pages of a .txt.",
         files=(".gif", ".txt"))] = None  # fmt: skip
     dtype: Annotated[str, Option("Keras dtype policy of the network.", choices=tuple(POLICIES))] = "float32"
     sha256: Annotated[str | None, SHA256] = None
@@ -99,7 +99,7 @@ class GenerateRequest:
 
 @verb("generate", GenerateRequest)
 def command(request: GenerateRequest) -> None:
-    """Fill gaps in texts, or continue them, with a converted MODEL, a masked language model.
+    """Fill gaps in texts, or continue texts, with a converted MODEL, a masked language model.
 
     In each step, the network predicts every missing token of a block, and the most probable predictions are kept.
     """

@@ -145,8 +145,10 @@ class DiffRequest:
 
 @verb("diff", DiffRequest, short_help="Compare two tables, checkpoints or converted files.")
 def diff(request: DiffRequest) -> None:
-    """Compare two tables, two checkpoints or two converted files by name, shape and dtype. Exits 0 with or without
-    differences."""
+    """Compare two tables, two checkpoints or two converted files by name, shape and dtype.
+
+    Exits with 0 whether or not there are differences.
+    """
     from wdport.conversion.table_documents import compare_files
 
     inputs = InputFiles(first=request.first, second=request.second).with_manifests("first", "second")

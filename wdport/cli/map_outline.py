@@ -35,7 +35,8 @@ class OutlineRequest:
     mapping: Annotated[str | None, Option(
         "A table that names the function and the inputs.", files="table", group="model")] = None  # fmt: skip
     config: Annotated[str | None, Option(
-        "Arguments for the function (YAML or JSON), if a table names them.", files="table")] = None  # fmt: skip
+        "Arguments for the function (YAML or JSON); with --mapping, those that the table names.",
+        files="table")] = None  # fmt: skip
     every: Annotated[bool, Option(
         "List every block, including those with the same structure.", names=("--rows",))] = False  # fmt: skip
     json_file: Annotated[str | None, JSON] = None
@@ -43,7 +44,8 @@ class OutlineRequest:
 
 @verb("outline", OutlineRequest, short_help="List the layers of a PyTorch model, and the corresponding Keras layers.")
 def command(request: OutlineRequest) -> None:
-    """List every layer and function of your PyTorch model in call order, with the Keras layers that compute the same.
+    """List every layer and function of your PyTorch model in call order, with the Keras layers that compute the same
+    results.
 
     The model is run in float64 on random inputs. CHECKPOINT is for a function that takes a checkpoint path.
     """

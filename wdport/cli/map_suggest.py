@@ -51,7 +51,7 @@ class SuggestRequest:
     inputs: Annotated[tuple[str, ...], INPUTS] = ()
     config: Annotated[str | None, Option("Arguments for both functions (YAML).", files="table")] = None
     checkpoint: Annotated[str | None, Option(
-        "Checkpoint with whose weights the table is also proved.", files="checkpoint")] = None  # fmt: skip
+        "Also prove the table with the weights of this checkpoint.", files="checkpoint")] = None  # fmt: skip
     output: Annotated[str | None, Option("File to write the table to.  [default: print it]", files="table")] = None
     no_proof: Annotated[bool, Option("Skip verify; the table is then not proved.")] = False
     json_file: Annotated[str | None, JSON] = None

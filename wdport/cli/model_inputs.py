@@ -22,8 +22,8 @@ SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "euler", "euler-ancestral", 
 """Samplers of all families; each family states which of them it has."""
 
 SPACING: Final = Option(
-    "Choose the steps otherwise than the checkpoint's own code: leading, linspace or trailing, as in diffusers; or by "
-    "noise level: karras, exponential or beta.", "NAME", choices=SPACINGS)  # fmt: skip
+    "Choose the steps differently from the checkpoint's own code: leading, linspace or trailing, as in diffusers; or "
+    "by noise level: karras, exponential or beta.", "NAME", choices=SPACINGS)  # fmt: skip
 
 
 def model_inputs(model: str, sha256: str | None, **files: PathText | None) -> InputFiles:

@@ -57,7 +57,7 @@ class RecordRequest:
 def command(request: RecordRequest) -> None:
     """Run your own PyTorch model, MODULE:FUNCTION with the weights of CHECKPOINT, and record its outputs.
 
-    `wdport verify CONVERTED --against FILE` compares with the recording, without torch.
+    `wdport verify CONVERTED --against FILE` compares CONVERTED with the recording, without torch.
     """
     mapping, key = request.mapping, request.key
     reference, checkpoint = _subject(request.subject, mapping)

@@ -85,14 +85,14 @@ class ConversionDocument(Manifest):
 class RecordingDocument:
     """What ``wdport record --json`` prints."""
 
-    reference: Annotated[str, about("Function that builds the PyTorch model, `module:name`.")]
+    reference: Annotated[str, about("Function that builds the PyTorch model, as `module:function`.")]
     checkpoint: Annotated[CheckpointFacts, about("The checkpoint.")]
     output: Annotated[OutputFile, about("The recording.")]
     recording_format: Annotated[Positive, about("Value of `schema` in the recording's index.")]
-    tensors: Annotated[Count, about("Number of tensors of the state_dict.")]
+    tensors: Annotated[Count, about("Number of tensors in the state_dict.")]
     modules: Annotated[Sequence[str], about("Paths of the modules that were recorded.")]
     repeats: Annotated[bool, about("Whether a second run produced the same outputs, bit for bit.")]
-    evaluating: Annotated[bool, about("Whether the module was in evaluation mode.")]
+    evaluating: Annotated[bool, about("Whether the model was in evaluation mode.")]
     notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")]
     environment: Annotated[Environment, about("Environment in which the model was run.")]
 
@@ -105,7 +105,7 @@ class SamplesFile(OutputFile):
     """The file of samples."""
 
     arrays: Annotated[Mapping[str, JsonShape], about(
-        "Shape of every array in the file; the first axis is the axis of the samples.")]  # fmt: skip
+        "Shape of every array in the file; the first axis indexes the samples.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,8 @@ class SamplesDocument:
     model: Annotated[str, about("Name of the converted file.")]
     output: Annotated[SamplesFile, about("The file of samples.")]
     features: Annotated[Sequence[str], about(
-        "Names of the features, which are the last axis of every array; empty if the model has no names.")]  # fmt: skip
+        "Names of the features along the last axis of every array; empty if the model has no feature "
+        "names.")]  # fmt: skip
     figures: Annotated[Sequence[str], about("Names of the figures that were drawn.")]
     count: Annotated[Count, about("Number of samples.")]
     already: Annotated[Count, about(
@@ -131,7 +132,7 @@ class SamplesDocument:
     not_finite: Annotated[Count, about("Number of samples that contain non-finite values.")]
     sampler: Annotated[str, about("Name of the sampler.")]
     network_calls: Annotated[Count, about("Number of network calls per sample.")]
-    eta: Annotated[float, about("Fraction of noise that a DDIM step adds; 0 for none.")]
+    eta: Annotated[float, about("Eta of DDIM: the fraction of the noise that each step adds; 0 for none.")]
     spacing: Annotated[str | None, _SPACING]
     seed: Annotated[Count, about("Random seed. The seed and the index of a sample determine the sample.")]
     dtype: Annotated[str, about("Dtype in which the network computes.")]
@@ -141,7 +142,7 @@ class SamplesDocument:
     labels: Annotated[str | None, about("Class labels, as given; null for a model without classes.")]
     condition: Annotated[Mapping[str, str] | None, about(
         "Condition, as given, by the name of the network's input; null if no condition was used.")]  # fmt: skip
-    batch: Annotated[Positive, about("Number of samples per call.")]
+    batch: Annotated[Positive, about("Number of samples per network call.")]
     devices: Annotated[Positive, about("Number of devices.")]
     processes: Annotated[Positive, about("Number of processes.")]
     seconds: Annotated[float, about("Time that this run spent on drawing samples, in seconds.")]
@@ -158,7 +159,7 @@ class TrainingDocument:
     data: Annotated[NamedFile, about("The training data.")]
     steps: Annotated[Count, about("Number of steps in the whole run.")]
     resumed_optimizer: Annotated[str | None, about(
-        "Name of the file that contains the resumed optimizer, which may be the checkpoint; null for a new "
+        "Name of the file from which the optimizer was resumed, possibly the checkpoint itself; null for a new "
         "optimizer.")]  # fmt: skip
     epochs: Annotated[Sequence[Mapping[str, float]], about(
         "Metrics of every epoch, by name: epoch, steps, loss, the loss of every part, learning_rate and "
@@ -233,7 +234,7 @@ class ExportedSampler:
 
     name: Annotated[str, about("Name of the sampler.")]
     network_calls: Annotated[Count, about("Number of network calls per sample.")]
-    eta: Annotated[float, about("Fraction of noise that a DDIM step adds; 0 for none.")]
+    eta: Annotated[float, about("Eta of DDIM: the fraction of the noise that each step adds; 0 for none.")]
     spacing: Annotated[str | None, _SPACING]
 
 

@@ -55,13 +55,14 @@ class SampleRequest:
     sampler: Annotated[str | None, Option(
         "ddpm or ddim as in the checkpoint's own code; ddim-textbook, euler, euler-ancestral, heun, dpm++2m, "
         "dpm++2m-sde, unipc, probability-flow; for a flow: heun, euler, rk4; for a score model: predictor-corrector; "
-        "for a consistency model: consistency.  [default: ddpm; for a flow, heun; for noise levels, the scheduler's]",
+        "for a consistency model: consistency.  [default: ddpm; for a flow, heun; for a network on noise levels, the "
+        "scheduler's]",
         "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)] = None  # fmt: skip
     steps: Annotated[int | None, Option(
-        "Number of steps, counted as in the checkpoint's own code, where 50 gives 51.  [default: all; 20 for "
-        "dpm++2m-sde; 50 for EDM; 1 for a consistency model]")] = None  # fmt: skip
+        "Number of steps, counted as in the checkpoint's own code, where 50 steps of ddim make 51 network calls.  "
+        "[default: all; 20 for dpm++2m-sde; 50 for EDM; 1 for a consistency model]")] = None  # fmt: skip
     spacing: Annotated[str | None, SPACING] = None
-    eta: Annotated[float, Option("Noise level of ddim.")] = 0.0
+    eta: Annotated[float, Option("Eta of ddim: the fraction of the noise that each step adds; 0 for none.")] = 0.0
     seed: Annotated[int, Option("Random seed; results do not depend on --chunk.")] = 0
     chunk: Annotated[int | None, Option(
         "Number of samples to save at a time, or auto: several batches. It does not affect the results.",
@@ -96,7 +97,7 @@ class SampleRequest:
         "training data; for a model that takes a scale.", "S,S,...|FILE|data")] = None  # fmt: skip
     condition: Annotated[str | None, Option(
         "Values of another conditioning input, in the same form as for --scale.", "V,V,...|FILE")] = None  # fmt: skip
-    unconditional: Annotated[bool, Option("Draw without a condition, although the model can take one.")] = False
+    unconditional: Annotated[bool, Option("Draw without a condition, even if the model can take one.")] = False
     anchor: Annotated[float | None, Option(
         "Price near which the samples begin, for a model of prices.  [default: drawn from windows of the training "
         "data]", "PRICE")] = None  # fmt: skip

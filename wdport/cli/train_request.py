@@ -35,8 +35,8 @@ class TrainRequest:
         "How windows are computed from DATA: zscore, log1p-volume, ohlc-atr, or your own MODULE:CLASS.  [default: the "
         "model's; for a new model, zscore]", "NAME")] = None  # fmt: skip
     condition: Annotated[str | None, Option(
-        "The condition of every state (n, ...), for a model that takes one.  [default: computed from DATA, if it "
-        "contains prices]", files=(".npy",))] = None  # fmt: skip
+        "Conditions (n, ...), one for each state, for a model that takes a condition.  [default: computed from DATA, "
+        "if it contains prices]", files=(".npy",))] = None  # fmt: skip
     loss: Annotated[str | None, Option(
         "Train with this loss between outputs and --targets: mse, cross_entropy, or your own MODULE:FUNCTION.  "
         "[default: the objective of the model's family]", "NAME")] = None  # fmt: skip
@@ -56,7 +56,8 @@ class TrainRequest:
     batch_size: Annotated[int | None, Option(
         "Batch size, in states.  [default: --config's, or 32]", "N", bounds=(1, 1 << 20))] = None  # fmt: skip
     gradient_accumulation_steps: Annotated[int | None, Option(
-        "Number of batches whose mean gradient one optimizer step uses.", "N", bounds=(2, 1 << 16))] = None  # fmt: skip
+        "Number of batches over which the gradient of one optimizer step is averaged.",
+        "N", bounds=(2, 1 << 16))] = None  # fmt: skip
     lr: Annotated[float | None, Option(
         "Learning rate.  [default: the optimizer's schedule; for a new optimizer, --config's or 1e-4]",
         "RATE", bounds="above 0")] = None  # fmt: skip
@@ -89,13 +90,13 @@ class TrainRequest:
         "Keras dtype policy of the network. With mixed_bfloat16 it computes in bfloat16; weights, noise and transform "
         "are float32.", choices=tuple(name for name in POLICIES if name != "bfloat16"))] = "float32"  # fmt: skip
     seed: Annotated[int, Option(
-        "Random seed for the order of the data, noise, times, dropout, and the weights of a new model.",
+        "Random seed for noise, times, dropout, the order of the data, and the weights of a new model.",
         bounds=(0, (1 << 31) - 1))] = 0  # fmt: skip
     save_every: Annotated[int | None, Option(
         "Also save the state every N steps.  [default: after every epoch]",
         "N", bounds=(1, 1 << 32), group="outputs")] = None  # fmt: skip
     stream: Annotated[bool | None, Option(
-        "Read the data batch by batch, or keep them on the device.  [default: depends on their size]",
+        "Read the data batch by batch, or keep it on the device.  [default: depends on its size]",
         names=("--stream/--no-stream",))] = None  # fmt: skip
     devices: Annotated[str | None, DEVICES] = None
     distributed: Annotated[str | None, Option(

@@ -42,7 +42,7 @@ class Arguments:
 @click.command(name="verify", cls=Verb, arity=lambda options: (1, 1) if "--against" in options else (2, 2),
                params=parameters(Arguments, PairOptions, RunOptions))  # fmt: skip
 def command(files: tuple[str, ...], **options: Any) -> int:
-    """Compare CONVERTED with the CHECKPOINT that it came from: run both, layer by layer.
+    """Compare CONVERTED with the CHECKPOINT that it came from, by running both models layer by layer.
 
     `wdport verify CONVERTED NAME.stablehlo` compares an exported program with the model that it came from.
 

@@ -262,6 +262,9 @@ class _Engine:
             return  # it is off, or a layer inside it is, at the battery's values already
         errors = output_errors(tuple(port["float64"]), tuple(recording.exact))
         result.taps[tap.reference].isolated = max(result.taps[tap.reference].isolated, *errors)
+        inside = (result.taps[name].candidate for name, part in result.single.exceeding() if not part)
+        if any(path.startswith(f"{tap.candidate}/") for path in inside):
+            return  # its layers run in it here, so their error in float32 would count as its own
         if port["float32"].shape == recording.truth.shape:
             result.single.add_time(tap.reference, port["float32"], recording.single, recording.truth)
 

@@ -53,8 +53,9 @@ class RouteFacts:
     ] = field(default_factory=dict)
     combine: Annotated[str, about(
         "Arithmetic that combines the tensors before the rule is applied; empty for none.")] = ""  # fmt: skip
-    table: Annotated[str | None, about("File that contains the row; null unless tensors are moved.")] = None
-    line: Annotated[Positive | None, about("Line of the row; null if there is none.")] = None
+    table: Annotated[str | None, about(
+        "Mapping table that contains the row for these tensors; null unless tensors are moved.")] = None  # fmt: skip
+    line: Annotated[Positive | None, about("Line number of the row in that table; null without such a line.")] = None
     reason: Annotated[str | None, about(
         "For a checked tensor, the constant; for a tied tensor, the other tensor; for a dropped or ignored tensor, the "
         "reason; null if tensors are moved.")] = None  # fmt: skip

@@ -108,7 +108,7 @@ class ExplanationDocument:
     """What ``wdport map explain --json`` prints."""
 
     name: Annotated[str, about("Name of the requested tensor or variable.")]
-    file: Annotated[str, about("Name of the file.")]
+    file: Annotated[str, about("Name of the checkpoint or converted file.")]
     prefixes: Annotated[Sequence[str], about("Prefixes that were removed from every name.")]
     routes: Annotated[Sequence[RouteFacts], about("Destinations of the tensor, or sources of the variable.")]
 

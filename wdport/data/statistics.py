@@ -39,8 +39,8 @@ class StatisticsForm(TypedDict):
         "Names of the features, for tables and figures of samples. The names must be printable and all "
         "different.")]]  # fmt: skip
     transform: NotRequired[Annotated[Literal["zscore", "log1p-volume"], about(
-        "What the statistics describe: the features, or the features with log1p applied to the fifth, the "
-        "volume.")]]  # fmt: skip
+        "What the statistics describe: for `zscore`, the features themselves; for `log1p-volume`, the features with "
+        "log1p applied to the fifth, the volume.")]]  # fmt: skip
 
 
 _PAIRS: Final = (("norm_mean", "norm_std"), ("mean", "std"))

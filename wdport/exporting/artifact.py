@@ -34,7 +34,7 @@ class SamplerFacts(TypedDict):
     """The sampler in an exported file."""
 
     name: Annotated[str, about("Name of the sampler.")]
-    eta: Annotated[float, about("Fraction of noise that a DDIM step adds; 0 for none.")]
+    eta: Annotated[float, about("Eta of DDIM: the fraction of the noise that each step adds; 0 for none.")]
     steps: Annotated[list[int], about("Diffusion steps, in the order in which they are run.")]
     slots: Annotated[Count, about(
         "Number of steps that add noise, which is the size of the first axis of the noise.")]  # fmt: skip

@@ -12,6 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -34,11 +35,33 @@ _ABSENT: Final = object()
 
 
 def description(model: KerasModel) -> Document:
-    """What Keras writes as ``config.json`` for this model."""
+    """What Keras writes as ``config.json`` for this model; the class alone for one that Keras cannot save."""
     import keras
 
-    document: dict[str, object] = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
+    try:
+        document: dict[str, object] = json.loads(json.dumps(keras.saving.serialize_keras_object(model)))
+    except NotImplementedError:
+        return {"module": type(model).__module__, "class_name": type(model).__qualname__}
     return document
+
+
+def settings_digest(document: object) -> str:
+    """A digest of a description, without what changes nothing: names too, which Keras numbers within a process."""
+    numbers: dict[str, int] = {}
+
+    def plain(value: object, named: bool = True) -> object:
+        if isinstance(value, Mapping):
+            if name := _name(value):
+                numbers.setdefault(name, len(numbers))
+            inside = not str(value.get("class_name")).endswith("Policy")  # whose name is a dtype
+            return {key: plain(element, inside) for key, element in value.items()
+                    if key not in _IGNORED and (key != "name" or not named)}  # fmt: skip
+        if isinstance(value, (list, tuple)):
+            return [plain(element) for element in value]
+        # Layers refer to one another by their names.
+        return numbers.get(value, value) if isinstance(value, str) else value
+
+    return sha256(json.dumps(plain(document), default=str).encode()).hexdigest()[:16]
 
 
 def first_difference(saved: Document, now: Document, same_release: bool) -> str:

@@ -44,7 +44,7 @@ class RenamedFacts:
     a: Annotated[str, about("Name in A.")]
     b: Annotated[str, about("Name in B.")]
     of: Annotated[tuple[int, int], about(
-        "Number of names with these properties that are only in A, and number of those that are only in "
+        "Number of names with the same properties that are only in A, and number of such names that are only in "
         "B.")]  # fmt: skip
 
 
@@ -52,7 +52,7 @@ class RenamedFacts:
 class DifferenceDocument:
     """What ``wdport map diff --json`` prints: how B differs from A."""
 
-    same: Annotated[bool, about("Whether there are no differences between A and B.")]
+    same: Annotated[bool, about("Whether A and B are the same.")]
     alike: Annotated[Count, about("Number of names that have the same properties in both.")]
     facts: Annotated[Mapping[str, tuple[str, str]], about(
         "Properties of the whole file that differ, with their values in A and in B; \"\" for a missing "
@@ -66,7 +66,7 @@ class DifferenceDocument:
     only_b: Annotated[Mapping[str, Mapping[str, Property]], about(
         "Names that A lacks, with their properties.")]  # fmt: skip
     changed: Annotated[Mapping[str, Mapping[str, tuple[Property, Property]]], about(
-        "Properties that differ, by the name in B, with their values in A and in B; \"\" for a missing "
+        "For each name, as in B, the properties that differ, with their values in A and in B; \"\" for a missing "
         "property.")]  # fmt: skip
     renamed: Annotated[Sequence[RenamedFacts], about("Names that were probably renamed.")]
 

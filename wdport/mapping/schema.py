@@ -132,8 +132,8 @@ class TableForm(Rows, total=False):
     include: Annotated[list[Text], about(
         "Tables whose rows are added: for each, the name of a table that comes with wdport, or the path of a `.yaml` "
         "file in this file's folder or below it.")]  # fmt: skip
-    torch: Annotated[Text, about("Function that builds the PyTorch model, `module:name`.")]
-    keras: Annotated[Text, about("Function that builds the Keras model, `module:name`.")]
+    torch: Annotated[Text, about("Function that builds the PyTorch model, as `module:function`.")]
+    keras: Annotated[Text, about("Function that builds the Keras model, as `module:function`.")]
     inputs: Annotated[list[Text], about(
         "Inputs of the models in the order of the call, `NAME: AXES [-> AXES] [, DRAW]`. `b` is the batch "
         "axis.")]  # fmt: skip

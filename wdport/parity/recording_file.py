@@ -121,7 +121,7 @@ Pair = tuple[Annotated[float, Meta(ge=0)], Annotated[float, Meta(ge=0)]]
 
 
 class CheckpointFacts(TypedDict):
-    """The checkpoint that was recorded."""
+    """The checkpoint that supplied the weights."""
 
     name: Annotated[str, about("Name of the file.")]
     sha256: Annotated[Sha256, about("SHA-256 of the file.")]
@@ -191,10 +191,10 @@ class RecordingForm(TypedDict):
     rounded to float32; or as ``N:d``, rounded to float32 and converted back to float64."""
 
     schema: Annotated[Literal[3], about("Version number of the format.")]
-    reference: Annotated[str, about("Function that builds the PyTorch model, `module:name`.")]
+    reference: Annotated[str, about("Function that builds the PyTorch model, as `module:function`.")]
     checkpoint: Annotated[CheckpointFacts, about("The checkpoint.")]
     environment: Annotated[Environment, about("Environment in which the model was run.")]
-    evaluating: Annotated[bool, about("Whether the module was in evaluation mode.")]
+    evaluating: Annotated[bool, about("Whether the model was in evaluation mode.")]
     names: Annotated[list[str], about("Paths of the modules that were recorded.")]
     tensors: Annotated[dict[str, TensorFacts], about("The tensors of the state_dict, by name.")]
     repeats: Annotated[bool, about("Whether a second run produced the same outputs, bit for bit.")]

@@ -98,7 +98,7 @@ class VerdictFacts:
     causes: Annotated[dict[str, tuple[str, ...]], about(
         "Probable causes, by layer.")] = field(default_factory=dict)  # fmt: skip
     reference: Annotated[str, about(
-        "Your own model, `module:name`, or a recording of it; empty if the reference comes from wdport or a "
+        "Your own model, as `module:function`, or a recording of it; empty if the reference comes from wdport or a "
         "library.")] = ""  # fmt: skip
     words: Annotated[PartWords, about(
         "Names that reports use for the parts of the output.")] = field(default_factory=PartWords)  # fmt: skip

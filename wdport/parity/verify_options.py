@@ -65,7 +65,8 @@ class PairOptions:
     config: Annotated[PathText | None, Option(
         "Training configuration, to compare with the one in CONVERTED.", files="table"), CONFIGURES] = None  # fmt: skip
     values: Annotated[tuple[tuple[str, str], ...], Option(
-        "One configuration value, such as num_heads=8.", "KEY=VALUE", group="model"), CONFIGURES] = ()  # fmt: skip
+        "One configuration value, such as num_heads=8; repeatable.",
+        "KEY=VALUE", group="model"), CONFIGURES] = ()  # fmt: skip
     norm_stats: Annotated[PathText | None, NORM_STATS, CONFIGURES] = None
     data: Annotated[PathText | None, DATA, CONFIGURES] = None
     transform: Annotated[str | None, TRANSFORM, CONFIGURES] = None
@@ -110,9 +111,9 @@ class RunOptions:
         "Write a JUnit report for CI servers.", files=(".xml",), group="outputs"), CommandOnly()] = None  # fmt: skip
     markdown: Annotated[str | None, Option(
         "Write a Markdown summary for CI pages and pull requests.", files=(".md",)), CommandOnly()] = None  # fmt: skip
-    policy: Annotated[str | None, Option("Bounds and waivers, such as parity.toml.", files=(".toml",))] = None
+    policy: Annotated[str | None, Option("File with bounds and waivers, such as parity.toml.", files=(".toml",))] = None
     baseline: Annotated[str | None, Option(
-        "Errors of an earlier run, such as parity-baseline.json.",
+        "File with the errors of an earlier run, such as parity-baseline.json.",
         files=(".json",)), Elsewhere(each_pair=True)] = None  # fmt: skip
     update_baseline: Annotated[bool, Option(
         "Write this run's errors to the baseline.", group="outputs"), CommandOnly()] = False  # fmt: skip

@@ -62,7 +62,7 @@ class DiffusionTraining(NetworkTraining):
         arguments = [*self.diffusion_loss.noisy(clean, drawn), *([] if condition is None else [condition])]
         result: Any = self.network(arguments, training=training)
         output: Tensor = result[0] if isinstance(result, (list, tuple)) else result
-        return self.diffusion_loss.errors(output.astype(clean.dtype), clean, drawn)._asdict()
+        return self.penalized(self.diffusion_loss.errors(output.astype(clean.dtype), clean, drawn)._asdict())
 
     def _without(self, condition: Tensor, missing: Tensor) -> Tensor:
         """The condition (B, ...), with the value that means none where ``missing`` (B,)."""
@@ -121,6 +121,8 @@ def training_model(
     seed = check_seed(seed)
     if not isinstance(model, keras.Model):
         raise UsageError("model", f"is a {type(model).__name__}, not a Keras model", "load it with wdport.load_model")
+    if not model.built:
+        raise UsageError("model", "is not built, so it has no weights", "give it an Input, or call it on a batch first")
     family: Any
     family, config = known_model(model) or (None, None)
     masked = loss is None and isinstance(family, Completing)

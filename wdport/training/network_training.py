@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from os import PathLike
 from types import MappingProxyType
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +16,7 @@ from jax import Array as Tensor
 
 from wdport.data.series import Series
 from wdport.devices import LostProcess
+from wdport.errors import UsageError
 from wdport.jax_settings import narrow_run, weakly
 from wdport.model import Array, KerasModel
 from wdport.nets.boundary import compile_options, gradients_once
@@ -30,12 +31,22 @@ def step_options(dtype: str) -> dict[str, Any]:
     return {**compile_options(), **(narrow_run() if dtype == "bfloat16" else {})}
 
 
+PENALTY: Final = "penalty"
+
+
+def refusal(where: str, what: str, fix: str) -> UsageError:
+    """A :class:`UsageError` to raise within ``call``."""
+    error = UsageError(where, what, fix)
+    vars(error)["_keras_call_info_injected"] = True  # otherwise Keras raises a RuntimeError in its place
+    return error
+
+
 class NetworkTraining(keras.Model):
     """Trains the attribute ``network`` in place; what is random in a step is drawn from Keras's seed state.
 
-    The optional second argument of ``fit`` is an array of sample weights (N,), with 0 for samples that only fill a
-    batch; Keras ignores ``sample_weight`` where there are no targets. ``call`` returns a dict of arrays of which
-    :meth:`loss_values` makes the loss.
+    The optional second argument of ``fit``, or ``sample_weight``, is an array of sample weights (N,), with 0 for
+    samples that only fill a batch. ``call`` returns a dict of arrays of which :meth:`loss_values` makes the loss, to
+    which the penalties of the network's regularizers are added. :meth:`save` saves the network.
 
     Attributes:
         beside: the argument of :func:`wdport.train` with the arrays that ``fit`` takes beside the data, or "".
@@ -52,6 +63,34 @@ class NetworkTraining(keras.Model):
         self.placement = Placement()
         # In place of Keras's mean of the loss, which counts samples of weight 0.
         self.trackers = [keras.metrics.Mean(name=name, dtype=self.variable_dtype) for name in ("loss", *metrics)]
+
+    def compile(self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any) -> None:
+        """As Keras's, without a loss and metrics, since the model has an objective; raises :class:`UsageError`."""
+        if loss is not None or kwargs.get("metrics") or kwargs.get("weighted_metrics"):
+            raise UsageError("compile", "this model has a loss and metrics already", "leave them out")
+        super().compile(optimizer=optimizer, **kwargs)
+
+    def fit(
+        self, x: Any = None, y: Any = None, *arguments: Any, sample_weight: Any = None, class_weight: Any = None,
+        **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """As Keras's, with weights of the samples as ``y`` or ``sample_weight``; raises :class:`UsageError`."""
+        if class_weight is not None or (y is not None and sample_weight is not None):
+            raise UsageError("fit", "takes one array of weights", "give one weight for each sample")
+        # Keras ignores sample_weight where there are no targets.
+        return super().fit(x, sample_weight if y is None else y, *arguments, **kwargs)
+
+    def save(self, filepath: str | PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
+        """Save the network, as :meth:`keras.Model.save` does."""
+        self.network.save(filepath, overwrite=overwrite, **kwargs)
+
+    def penalized(self, result: dict[str, Tensor]) -> dict[str, Tensor]:
+        """``result``, of arrays (B, ...), with the penalties of regularizers; for the end of ``call``."""
+        penalties = self.network.losses
+        if not penalties:
+            return result
+        count = len(next(iter(result.values())))
+        return {**result, PENALTY: jnp.full(count, sum(penalties), self.variable_dtype)}
 
     @abstractmethod
     def loss_values(self, y_pred: dict[str, Tensor], weights: Tensor | None) -> tuple[dict[str, Tensor], Tensor | None]:
@@ -73,15 +112,25 @@ class NetworkTraining(keras.Model):
         self, x: Any = None, y: Any = None, y_pred: Any = None, sample_weight: Any = None, training: bool = True
     ) -> Tensor:
         """The loss of a batch; ``y`` are weights of the samples."""
-        return self.loss_values(y_pred, y)[0]["loss"]
+        return self._values(y_pred, y)[0]["loss"]
 
     def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any = None) -> dict[str, Any]:
         """The loss and the other metrics, as means over the epoch."""
         # Batches count by their samples: the last one of an epoch may be filled up.
-        losses, count = self.loss_values(y_pred, y)
+        losses, count = self._values(y_pred, y)
         for tracker in self.trackers:
             tracker.update_state(losses[tracker.name], sample_weight=count)
         return dict(self.get_metrics_result())
+
+    def _values(self, y_pred: dict[str, Tensor], weights: Tensor | None) -> tuple[dict[str, Tensor], Tensor | None]:
+        arrays = {name: values for name, values in y_pred.items() if name != PENALTY}
+        losses, count = self.loss_values(arrays, weights)
+        if PENALTY in y_pred:
+            losses["loss"] = losses["loss"] + y_pred[PENALTY][0]
+        return losses, count
+
+    def _purge_model_variables(self, **_: bool) -> None:
+        """Keras takes the values from the variables while a step runs; after an error there, they would be lost."""
 
     def stateless_call(self, trainable_variables: Any, *args: Any, **kwargs: Any) -> Any:
         """As Keras's, with a boundary between the gradients of the variables and what uses them."""

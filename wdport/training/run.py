@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -17,7 +18,7 @@ from keras.optimizers import Optimizer
 from wdport.devices import require_same
 from wdport.diffusion.noise import check_seed
 from wdport.diffusion.process import UNIFORM
-from wdport.errors import UsageError, require_paths
+from wdport.errors import InputError, UsageError, require_paths
 from wdport.families.registry import known_model
 from wdport.families.roles import Fresh
 from wdport.files.atomic import replacing
@@ -107,7 +108,7 @@ def train(
     force: bool = False,
     finish: Callable[[RunFolder, TrainingRun], None] | None = None,
 ) -> TrainingRun:
-    """Train a model in place.
+    """Train a model in place. If the run is interrupted or fails, the model has the weights of the last saved state.
 
     Every epoch takes all windows of a series, or all samples, in a new order. The last batch of an epoch is padded with
     entries of weight 0, so one compiled program serves the whole run. If ``folder`` holds the state of an unfinished
@@ -167,6 +168,10 @@ def train(
     require_number("from 0 and below 1", validation_split=validation_split)
     require_within("above 0 and below 1", ema=ema)
     seed = check_seed(seed)
+    if not isinstance(callbacks, Sequence) or not all(
+        isinstance(callback, keras.callbacks.Callback) for callback in callbacks
+    ):
+        raise UsageError("callbacks", "are not callbacks of Keras", "give a list of keras.callbacks.Callback")
     if isinstance(model, NetworkTraining):
         trained, plan = model, _recipe(model.network, recipe)
     else:
@@ -207,12 +212,18 @@ def train(
             events.begin(state.rows)
             recording = RunCallback(state, events, epochs, metrics, save_every, patience, report)
             finished_run = _fit(state, recording, validation, callbacks, epochs)
-        except KeyboardInterrupt as interruption:
+        except BaseException as error:
             if not saves.exist():
+                raise
+            if jax.process_count() == 1:
+                # The model as the folder has it: the same call, with the same model, resumes.
+                with suppress(InputError):
+                    state.restore(epochs)
+            if not isinstance(error, KeyboardInterrupt):
                 raise
             message = "the last saved state is kept; run the same command to resume"
             # The same class: the command line raises subclasses for other signals.
-            raise type(interruption)(message) from None
+            raise type(error)(message) from None
         if held is not None and finish is not None:
             finish(held, finished_run)
         return finished_run

@@ -44,10 +44,10 @@ def require_run_folder(folder: Path, inputs: Mapping[str, Path] | None = None) -
     Raises :class:`UsageError` or :class:`MachineError`.
     """
     if folder.exists() and not folder.is_dir():
-        raise UsageError(folder, "is not a folder", "give another name with `-o`")
+        raise UsageError(folder, "is not a folder", "give another name")
     names = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     names = {name for name in names if name != LOCK and not is_temporary(name, _TEMPORARY)}
-    fix = "give another folder with `-o`"
+    fix = "move it elsewhere, or give another folder"
     if others := sorted(names - {RUN, *FILES}):
         raise UsageError(folder, f"has {printable(others[0], 40)}, which is not of a run", fix)
     require_no_leftover(folder, _TEMPORARY, inputs or {})

@@ -3,7 +3,6 @@ it is saved."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -15,6 +14,7 @@ import numpy as np
 from keras.optimizers import Optimizer
 
 from wdport.errors import InputError, UsageError
+from wdport.families.custom import description, settings_digest
 from wdport.jax_settings import chosen_numerics
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array, KerasVariable
@@ -68,16 +68,14 @@ class RunState:
     def settings(self) -> dict[str, Any]:
         """What is compared between the processes of a run, and with the run that is resumed."""
         batches = self.batches
-        # Keras numbers the names of optimizers within a process: adam, adam_1. Rates of a schedule may be many.
-        config = {name: value for name, value in self.optimizer.get_config().items() if name != "name"}
-        digest = sha256(json.dumps(config).encode()).hexdigest()[:16]
         return {
             "batch_size": batches.batch_size,
             "seed": batches.seed,
             "ema": self.optimizer.ema_momentum if self.optimizer.use_ema else None,
             "states": len(batches.states),
             "optimizer": type(self.optimizer).__name__,
-            "optimizer_settings": digest,
+            "optimizer_settings": settings_digest(self.optimizer.get_config()),  # rates of a schedule may be many
+            "network": settings_digest(description(self.model.network)),
             "jax": chosen_numerics(),
             **self.model.settings(),
         }

@@ -3,7 +3,12 @@ network does not see."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import json
+import re
+from collections.abc import Callable, Mapping
+from functools import partial
+from hashlib import sha256
+from types import CodeType
 from typing import Any, ClassVar, Final
 
 import jax
@@ -11,11 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.errors import UsageError
+from wdport.errors import UsageError, printable
 from wdport.families.user_functions import find_function
 from wdport.model import Array, KerasModel, Vocabulary
-from wdport.training.network_training import Data, NetworkTraining
+from wdport.recorder import one_line
+from wdport.training.network_training import Data, NetworkTraining, refusal
 from wdport.training.training_data import StateSource, arrays_of
+
+_COLOURS: Final = re.compile(r"\x1b\[\d+m")
+"""In the messages of Keras."""
 
 LossFunction = Callable[[Any, Any], Any]
 """Takes targets and outputs (B, ...), and returns losses (B, ...)."""
@@ -27,6 +36,11 @@ LOSSES: Final = (MSE, CROSS_ENTROPY)
 KEPT_SHARE, RANDOM_SHARE = 0.1, 0.1
 """Of the masked tokens, these shares are left as they are and replaced by random tokens. Source: Devlin et al., BERT,
 arXiv:1810.04805, section 3.1."""
+
+
+def require_none(transform: str | None) -> None:
+    if transform is not None:
+        raise UsageError("--transform", "is for a model of series", "leave it out")
 
 
 class SummedTraining(NetworkTraining):
@@ -49,22 +63,44 @@ class SupervisedTraining(SummedTraining):
     def __init__(self, network: KerasModel, loss: str | LossFunction, seed: int = 0) -> None:
         super().__init__(network, ("accuracy",) if loss == CROSS_ENTROPY else (), seed)
         self.loss_function = loss_function(loss)
-        self.loss_name = loss if isinstance(loss, str) else f"{loss.__module__}:{getattr(loss, '__name__', loss)}"
+        self.loss_name = loss if isinstance(loss, str) else name_of(loss)
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The losses of every sample, see :class:`SummedTraining`."""
+        if not isinstance(inputs, (tuple, list)) or len(inputs) != 2:
+            raise refusal("fit", "gets no pair of inputs and targets", "write fit((inputs, targets))")
         samples, targets = inputs
         outputs = self.network(samples, training=training)
-        losses = jnp.asarray(self.loss_function(targets, outputs), self.variable_dtype)
+        losses = jnp.asarray(self._sample_losses(jnp.asarray(targets), outputs), self.variable_dtype)
         sums = losses.reshape(len(losses), -1).mean(axis=1)
         sample_losses = {"sum": sums, "count": jnp.ones_like(sums)}
         if self.loss_name == CROSS_ENTROPY:
             hits = jnp.argmax(outputs, axis=-1) == targets
             sample_losses["hits"] = hits.reshape(len(losses), -1).mean(axis=1, dtype=sums.dtype)
-        return sample_losses
+        return self.penalized(sample_losses)
+
+    def _sample_losses(self, targets: Tensor, outputs: Any) -> Any:
+        """The losses (B, ...) of a batch; raises :class:`UsageError` for a function that does not return them."""
+        try:
+            losses = self.loss_function(targets, outputs)
+        except Exception as error:  # of the user's code, or targets that do not fit
+            fix = "correct the function, or the targets"
+            raise refusal("loss", f"{self.loss_name} raises {one_line(error)}", fix) from error
+        shape, batch = getattr(losses, "shape", None), targets.shape[:1]
+        if not shape or shape[:1] != batch:
+            what = f"{self.loss_name} returns {'no array' if shape is None else f'the shape {tuple(shape)}'}"
+            raise refusal("loss", what, "return the losses (B, ...) of all samples, not their mean")
+        # NumPy's rules would pair every target with every output.
+        if targets.ndim < len(shape) and targets.shape != shape and outputs.shape == (*batch, 1):
+            what = f"have shape {targets.shape}, the outputs {outputs.shape}, and the losses {tuple(shape)}"
+            raise refusal("targets", what, f"give {(*batch, 1)}")
+        if self.loss_name == MSE and targets.shape != outputs.shape:
+            raise refusal("targets", f"have shape {targets.shape}", f"give {tuple(outputs.shape)}")
+        return losses
 
     def source(self, data: Data, stream: bool | None, beside: Array | None, transform: str | None) -> StateSource:
         """See :meth:`NetworkTraining.source`; ``beside`` are the targets."""
+        require_none(transform)
         source = arrays_of(data, self.variable_dtype, stream, beside)
         if source.condition is None:
             raise UsageError("targets", f"are missing, and {self.loss_name} needs them", "give those of all samples")
@@ -77,9 +113,11 @@ class SupervisedTraining(SummedTraining):
         assert targets is not None
         sample = jax.eval_shape(source.take, source.held, fed)
         try:
-            output: Any = jax.eval_shape(lambda x: self.network(x, training=False), sample)
+            # Not a plain call, in which layers with dropout would keep values of the tracing.
+            output: Any = jax.eval_shape(self._network_output, sample)
         except Exception as error:  # Keras has no class of its own for them
-            what = f"do not fit the model: {' '.join(str(error).split())[:120]}"
+            reason = " ".join(_COLOURS.sub("", str(error)).split())
+            what = f"do not fit the model: {printable(reason, 160)}"
             raise UsageError("data", what, f"a sample has shape {sample.shape[1:]}") from None
         if self.loss_name not in LOSSES:
             return
@@ -91,11 +129,56 @@ class SupervisedTraining(SummedTraining):
             raise UsageError("targets", what, f"give ({', '.join(map(str, (len(targets), *expected)))})")
         if self.loss_name == CROSS_ENTROPY:
             classes = output.shape[-1]
-            if targets.dtype.kind not in "iu" or targets.min() < 0 or targets.max() >= classes:
+            if targets.dtype.kind not in "iu":
+                raise UsageError("targets", f"have the dtype {targets.dtype}", "give classes, whole numbers")
+            if targets.min() < 0 or targets.max() >= classes:
                 raise UsageError("targets", "have other classes than the model", f"give 0 to {classes - 1}")
 
+    def _network_output(self, samples: Tensor) -> Any:
+        variables = ([variable.value for variable in group]
+                     for group in (self.network.trainable_variables, self.network.non_trainable_variables))  # fmt: skip
+        return self.network.stateless_call(*variables, samples, training=False)[0]
+
     def settings(self) -> dict[str, Any]:
-        return {"loss": self.loss_name}
+        code = {} if self.loss_name in LOSSES else {"loss_code": code_digest(self.loss_function)}
+        return {"loss": self.loss_name, **code}
+
+
+def name_of(function: Any) -> str:
+    """``module:name`` of a function, or of the class of another object that can be called."""
+    named = function if hasattr(function, "__name__") else type(function)
+    return f"{named.__module__}:{named.__name__}"
+
+
+def code_digest(function: Any) -> str:
+    """A digest of the code of a function and of the values that it has: arguments of a ``partial``, defaults, and
+    numbers and texts that are attributes of an object. Other functions that it calls are not part of it."""
+    if isinstance(function, partial):
+        parts: Any = [code_digest(function.func), repr(function.args), repr(sorted(function.keywords.items()))]
+    elif (code := getattr(function, "__code__", None)) is not None:
+        parts = [*_code_parts(code), repr(function.__defaults__), repr(function.__kwdefaults__)]
+    else:
+        values = sorted((name, value) for name, value in getattr(function, "__dict__", {}).items() if _is_plain(value))
+        call = getattr(type(function).__call__, "__code__", None)
+        parts = [name_of(function), repr(values), *(_code_parts(call) if call is not None else ())]
+    return sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16]
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, (Mapping, list, tuple)):
+        return all(map(_is_plain, value.values() if isinstance(value, Mapping) else value))
+    return value is None or isinstance(value, (bool, int, float, str))
+
+
+def _code_parts(code: CodeType) -> list[str]:
+    constants = []
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            constants += _code_parts(constant)
+        else:
+            # The order of a set differs between processes.
+            constants.append(repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant))
+    return [code.co_code.hex(), *code.co_names, *constants]
 
 
 def loss_function(loss: str | LossFunction) -> LossFunction:
@@ -112,11 +195,11 @@ def loss_function(loss: str | LossFunction) -> LossFunction:
 
 
 def cross_entropy(classes: Tensor, logits: Tensor) -> Tensor:
-    """The cross-entropy (...) of classes (...) and logits (..., K), at least in float32."""
+    """The cross-entropy (...) of classes (...) and logits (..., K), at least in float32; NaN for other classes."""
     wide = logits.astype(jnp.promote_types(logits.dtype, jnp.float32))
     chosen = jnp.take_along_axis(wide, classes[..., None], axis=-1)[..., 0]
-    result: Tensor = jax.nn.logsumexp(wide, axis=-1) - chosen
-    return result
+    is_class = (classes >= 0) & (classes < logits.shape[-1])
+    return jnp.where(is_class, jax.nn.logsumexp(wide, axis=-1) - chosen, jnp.nan)
 
 
 class MaskedTraining(SummedTraining):
@@ -141,7 +224,8 @@ class MaskedTraining(SummedTraining):
         counted = masked.astype(self.variable_dtype)
         losses = cross_entropy(tokens, logits).astype(self.variable_dtype) * counted
         hits = (jnp.argmax(logits, axis=-1) == tokens) * counted
-        return {"sum": losses.sum(axis=1), "count": counted.sum(axis=1), "hits": hits.sum(axis=1)}
+        sums = {"sum": losses.sum(axis=1), "count": counted.sum(axis=1), "hits": hits.sum(axis=1)}
+        return self.penalized(sums)
 
     def corrupt(self, key: Tensor, tokens: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
         """Which tokens (B, L) are masked, and what the network gets in place of all."""
@@ -162,6 +246,7 @@ class MaskedTraining(SummedTraining):
 
     def source(self, data: Data, stream: bool | None, beside: Array | None, transform: str | None) -> StateSource:
         """See :meth:`NetworkTraining.source`; ``data`` are tokens (n, L)."""
+        require_none(transform)
         source = arrays_of(data, self.variable_dtype, stream, None)
         tokens = source.data
         size = self.vocabulary.size

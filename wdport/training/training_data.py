@@ -164,9 +164,9 @@ def _windows(data: Array, decoding: Decoding, windowed: Windowed | None, dtype: 
     return StateSource(np.asarray(values, dtype), dtype, decoding)
 
 
-def _require_finite(data: Array) -> None:
+def _require_finite(data: Array, name: str = "data") -> None:
     if not np.isfinite(data).all():
-        raise UsageError("data", *_NOT_FINITE)
+        raise UsageError(name, *_NOT_FINITE)
 
 
 def _require_own(transform: str | None, windowed: Windowed | None, decoding: Decoding) -> None:
@@ -249,8 +249,12 @@ def arrays_of(data: object, dtype: str, stream: bool | None, beside: Array | Non
     for name, array in (("data", data), ("targets", beside)):
         if array is None and name == "targets":
             continue
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not array.ndim or not len(array):
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not array.ndim:
             raise UsageError(name, "are not an array of numbers", fix)
+        if not len(array):
+            raise UsageError(name, f"are empty, of shape {array.shape}", fix)
+        if name == "targets":
+            _require_finite(array, name)
     assert isinstance(data, np.ndarray)
     if beside is not None and len(beside) != len(data):
         raise UsageError("targets", f"are {len(beside)}, and there are {len(data)} samples", "give one for each")
@@ -278,6 +282,8 @@ def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> S
         raise UsageError("data", f"is a {type(data).__name__}, and this model has no series", fix)
     if data.shape[1:] != about.shape or not len(data):
         raise UsageError("data", f"have shape {data.shape}", fix)
+    if data.dtype == np.uint8:
+        raise UsageError("data", "are bytes", "give floating-point states, those of images from -1 to 1, or a folder")
     return _rows_of(data, dtype, stream)
 
 

@@ -69,7 +69,7 @@ class Default:
     layer: Annotated[str, about("The Keras layer.")]
     argument: Annotated[str, about("Name of the layer's argument.")]
     keras: Annotated[object, about("Default of the argument.")]
-    setting: Annotated[str, about("PyTorch's hyper-parameter.")]
+    setting: Annotated[str, about("Name of the corresponding hyper-parameter in PyTorch.")]
     torch: Annotated[object, about("Default of the hyper-parameter.")]
     needed: Annotated[object, about("Required value of the argument.")]
 

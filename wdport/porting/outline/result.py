@@ -138,7 +138,8 @@ class OutlineStep:
     """One step of the model."""
 
     what: Annotated[Literal["layer", "function", "module"], about(
-        "A layer, a torch function called between layers, or a module that contains steps.")]  # fmt: skip
+        "`function`: a torch function called between layers; `layer`: a layer; `module`: a module that contains "
+        "steps.")]  # fmt: skip
     number: Annotated[Positive | None, about("Position in call order; null for a module.")]
     name: Annotated[str, about("Name within the enclosing module.")]
     path: Annotated[str | None, about("Path in the model; null for a function.")]
@@ -164,13 +165,13 @@ class OutlineStep:
 class OutlineDocument:
     """What ``wdport map outline --json`` prints: what a PyTorch model computes, step by step."""
 
-    model: Annotated[str, about("Function that builds the model, `module:name`.")]
-    parameters: Annotated[Count, about("Number of the model's parameters.")]
+    model: Annotated[str, about("Function that builds the model, as `module:function`.")]
+    parameters: Annotated[Count, about("Number of parameters in the model.")]
     batch: Annotated[Positive, about("Batch size of the run.")]
     versions: Annotated[Mapping[str, str], about("Versions of torch and Keras.")]
     notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")]
     uncalled: Annotated[Mapping[str, str], about(
-        "Layers that the run did not call, by path, with their constructors.")]  # fmt: skip
+        "Layers that the run did not call, by path, with their constructor calls.")]  # fmt: skip
     inputs: Annotated[Sequence[TensorFlow], about("Inputs of the model.")]
     outputs: Annotated[Sequence[TensorFlow], about("Outputs of the model.")]
     steps: Annotated[Sequence[OutlineStep], about("Steps, in call order.")]
