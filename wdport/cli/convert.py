@@ -95,8 +95,8 @@ class ConvertRequest:
 def command(request: ConvertRequest) -> None:
     """Convert a PyTorch CHECKPOINT (.ckpt, .pt, .pth, .bin, .safetensors, .tar.gz, or a folder) into a Keras model.
 
-    Writes the model, reads it back and compares it (a folder is hashed while it is written), and writes a manifest
-    FILE.wdport.json next to it.
+    Writes the model and checks it by reading it back (a folder is hashed while it is written instead), and writes a
+    manifest, OUTPUT.wdport.json, next to the model.
     """
     checkpoint, output = request.checkpoint, request.output
     if format_at(Path(checkpoint)) in KERAS:

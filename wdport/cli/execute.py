@@ -46,8 +46,8 @@ VERBS = {
 }
 
 CODES = (
-    "Exit codes: 0 done, or equal; 1 different; 2 wrong command line; 3 bad input; 4 table, "
-    "configuration and file do not fit; 5 the system refused an operation, or a package is missing; 6 "
+    "Exit codes: 0 done, or equal; 1 different; 2 invalid command line; 3 bad input; 4 table, "
+    "configuration and file do not match; 5 the system refused an operation, or a package is missing; 6 "
     "something was not compared; 70 a bug in wdport."
 )
 COMPLETION = 'Tab completion: eval "$(_WDPORT_COMPLETE=bash_source wdport)"; also zsh_source and fish_source.'

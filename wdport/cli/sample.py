@@ -93,8 +93,8 @@ class SampleRequest:
         "One class for all samples, or several classes that are used in turn; for a class-conditional model.",
         "N,N,...", names=("--label",))] = None  # fmt: skip
     scale: Annotated[str | None, Option(
-        "One scale for all samples, several that are used in turn (numbers or .npy), or data to draw scales from the "
-        "training data; for a model that takes a scale.", "S,S,...|FILE|data")] = None  # fmt: skip
+        "For a model that takes a scale: one scale for all samples; several that are used in turn (numbers or .npy); "
+        "or 'data', to draw the scales from the training data.", "S,S,...|FILE|data")] = None  # fmt: skip
     condition: Annotated[str | None, Option(
         "Values of another conditioning input, in the same form as for --scale.", "V,V,...|FILE")] = None  # fmt: skip
     unconditional: Annotated[bool, Option("Draw without a condition, even if the model can take one.")] = False
@@ -112,8 +112,9 @@ class SampleRequest:
     function: Annotated[str | None, MODEL] = None
     devices: Annotated[str | None, DEVICES] = None
     distributed: Annotated[str | None, Option(
-        "Run as process I (0 to N-1) of N that share the samples; process 0 listens at HOST:PORT and writes the file. "
-        "auto reads these values from the environment, such as Slurm's.", "HOST:PORT,I/N")] = None  # fmt: skip
+        "Run as process I (0 to N-1) of N that share the samples; process 0 listens on HOST:PORT and writes the file. "
+        "With 'auto', the environment states these values, for example under Slurm.",
+        "HOST:PORT,I/N")] = None  # fmt: skip
     shard_weights: Annotated[bool, Option("Also divide the weights among the devices of a process.")] = False
     dtype: Annotated[str, Option(
         "Keras dtype policy of the network. States, noise schedule and decoding are float32, unless the policy is "
@@ -121,7 +122,8 @@ class SampleRequest:
     sha256: Annotated[str | None, SHA256] = None
     json_file: Annotated[str | None, JSON] = None
     force: Annotated[bool, Option(
-        "Replace an existing output or figure (never a link), and parts of another run.")] = False  # fmt: skip
+        "Replace an existing output or figure (never a symbolic link), and the saved parts of another "
+        "run.")] = False  # fmt: skip
 
     @property
     def conditions(self) -> dict[str, str]:

@@ -40,9 +40,10 @@ class SelftestRequest:
 def command(request: SelftestRequest) -> int:
     """Measure what verify can find: inject known faults into correct small models, one at a time.
 
-    No file is needed. The full run takes an hour or more, or less with --family, and needs a source checkout;
-    elsewhere, only the faults of --quick are tried. Exits 0 if the expected gate finds every fault at the faulty place,
-    most faults are reported with their cause, and no correct variant fails; 1 if not; 6 if nothing was run.
+    No file is needed. The full run needs a source checkout, and takes at least an hour, or less with --family. Without
+    a source checkout, only the faults of --quick are tried. Exits with 0 if the expected gate finds every fault and
+    names the faulty layer, most faults are reported with their cause, and no correct variant fails; with 1 if not; with
+    6 if nothing was run.
     """
     if request.edits:
         fix = "run there: python -m parity_tests.edits -o FILE"

@@ -25,8 +25,8 @@ class TrainRequest:
         "Converted model to train, with the optimizer's file (convert --with-optimizer) if there is one next to it; "
         "or a PyTorch checkpoint.", "MODEL|CHECKPOINT", files="model")] = None  # fmt: skip
     config: Annotated[str | None, Option(
-        "Training configuration (YAML) of CHECKPOINT or, without --resume, of the new model. A new model may also "
-        "have a config.json of diffusers or transformers, or a folder with it.", files="table")] = None  # fmt: skip
+        "Training configuration (YAML) of CHECKPOINT or, without --resume, of the new model. For a new model, it may "
+        "also be a config.json of diffusers or transformers, or a folder with one.", files="table")] = None  # fmt: skip
     values: Annotated[dict[str, str], SET]
     folder: Annotated[Path, Option(
         "Folder of the run; an unfinished run in it is resumed.",
@@ -49,7 +49,7 @@ class TrainRequest:
         "Length in tokens of the samples into which a text is divided.", "N", bounds=(2, 1 << 20))] = 128  # fmt: skip
     recipe: Annotated[str | None, Option(
         "Train as the model's public script does: steps drawn from the Min-SNR distribution, OneCycle to 1e-3 or the "
-        "file's cosine_warmup, weight decay 1e-5, gradients clipped at 1.",
+        "configuration's cosine_warmup, weight decay 1e-5, gradients clipped to a norm of 1.",
         "public", choices=(PUBLIC,))] = None  # fmt: skip
     epochs: Annotated[int | None, Option(
         "Total number of epochs.  [default: --config's, or 1]", bounds=(1, 1 << 24))] = None  # fmt: skip
@@ -100,8 +100,9 @@ class TrainRequest:
         names=("--stream/--no-stream",))] = None  # fmt: skip
     devices: Annotated[str | None, DEVICES] = None
     distributed: Annotated[str | None, Option(
-        "Run as process I (0 to N-1) of N that share every batch; process 0 listens at HOST:PORT and writes the "
-        "files. auto reads these values from the environment, such as Slurm's.", "HOST:PORT,I/N")] = None  # fmt: skip
+        "Run as process I (0 to N-1) of N that share every batch; process 0 listens on HOST:PORT and writes the "
+        "files. With 'auto', the environment states these values, for example under Slurm.",
+        "HOST:PORT,I/N")] = None  # fmt: skip
     shard_weights: Annotated[bool, Option("Also divide weights and moments among the devices.")] = False
     orbax: Annotated[bool, Option(
         "Save the state as an Orbax checkpoint, to which every process writes its part.",

@@ -46,8 +46,8 @@ def command(files: tuple[str, ...], **options: Any) -> int:
 
     `wdport verify CONVERTED NAME.stablehlo` compares an exported program with the model that it came from.
 
-    Exits 0 if they are equal, 1 if they differ or the policy or baseline is not met, 6 if something could not be
-    compared.
+    Exits with 0 if they are equal, with 1 if they differ or the policy or baseline is not met, and with 6 if something
+    could not be compared.
     """
     from wdport.exporting.artifact import is_artifact
     from wdport.parity.verify_request import Pair, is_fresh

@@ -18,7 +18,7 @@ from keras.optimizers import Optimizer
 from wdport.devices import require_same
 from wdport.diffusion.noise import check_seed
 from wdport.diffusion.process import UNIFORM
-from wdport.errors import InputError, UsageError, require_paths
+from wdport.errors import UsageError, require_paths
 from wdport.families.registry import known_model
 from wdport.families.roles import Fresh
 from wdport.files.atomic import replacing
@@ -216,8 +216,9 @@ def train(
             if not saves.exist():
                 raise
             if jax.process_count() == 1:
-                # The model as the folder has it: the same call, with the same model, resumes.
-                with suppress(InputError):
+                # The model as the folder has it: the same call, with the same model, resumes. Another error here would
+                # hide the first one.
+                with suppress(Exception):
                     state.restore(epochs)
             if not isinstance(error, KeyboardInterrupt):
                 raise
