@@ -156,7 +156,7 @@ def test_another_model_or_loss_is_another_run(name: str, tmp_path: Path) -> None
     first, other, what = CHANGED[name]
     losses = run(**first)
     assert run(**first) == losses
-    with pytest.raises(UsageError, match=f"another run, with {what}"):
+    with pytest.raises(UsageError, match=f"another run, which differs in {what}"):
         run(**other)
 
 

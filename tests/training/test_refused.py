@@ -178,7 +178,7 @@ def test_other_data_and_options_are_refused(states: None, cli: Cli, unchanged: U
     """Other models: test_the_state_of_another_run_is_refused."""
     np.save("other.npy", STATES + 1e-6)
     cli(*WORDS)
-    unchanged([WORDS[0], "other.npy", *WORDS[2:]], "run: holds the state of another run, with data")
+    unchanged([WORDS[0], "other.npy", *WORDS[2:]], "run: holds the state of another run, which differs in data")
     unchanged([*WORDS, "--dtype", "mixed_bfloat16"], "with dtype float32 instead of mixed_bfloat16")
     assert "trained" in cli(WORDS[0], "other.npy", *WORDS[2:], "--force").out
 

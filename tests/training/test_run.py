@@ -205,13 +205,13 @@ def test_the_state_of_another_run_is_refused(points: Any, tmp_path: Path) -> Non
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=32)
     with pytest.raises(UsageError, match="with seed 0 instead of 1"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16, seed=1)
-    with pytest.raises(UsageError, match=r"with optimizer_settings [0-9a-f]+ instead of"):
+    with pytest.raises(UsageError, match=r"which differs in optimizer_settings"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16, optimizer=Adam([{"lr": 0.5}]))
-    with pytest.raises(UsageError, match=r"with data [0-9a-f]+ instead of"):
+    with pytest.raises(UsageError, match=r"which differs in data"):
         wdport.train(points(), STATES + 1e-6, tmp_path / "run", epochs=2, batch_size=16)
     other = points()
     other.trainable_variables[0].assign_add(np.full(other.trainable_variables[0].shape, 1e-6, np.float32))
-    with pytest.raises(UsageError, match=r"with model [0-9a-f]+ instead of"):
+    with pytest.raises(UsageError, match=r"which differs in model"):
         wdport.train(other, STATES, tmp_path / "run", epochs=2, batch_size=16)
     again = points()
     wdport.train(again, STATES, tmp_path / "run", epochs=2, batch_size=16)

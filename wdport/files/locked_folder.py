@@ -99,6 +99,8 @@ RUN: Final = "run.json"
 ANEW: Final = "remove the folder, or start again with `--force`"
 FOREIGN: Final = "remove it, or give another name with `-o`"
 
+_DIGESTS: Final = re.compile(r"[0-9a-f]{16} instead of [0-9a-f]{16}")
+
 
 class RunFolder:
     """The folder of a run, which no other process may write to until it is closed.
@@ -159,8 +161,10 @@ class RunFolder:
             facts |= {name: self.number(name, stored) for name in settled}
             for name in [*facts, *stored]:
                 if facts.get(name) != stored.get(name):
-                    what = f"holds {self.what} of another run, with {name} {stored.get(name)} instead of"
-                    raise UsageError(self.folder, f"{what} {facts.get(name)}", ANEW)
+                    values = f"{stored.get(name)} instead of {facts.get(name)}"
+                    # Digests say nothing to a reader.
+                    differs = f"which differs in {name}" if _DIGESTS.fullmatch(values) else f"with {name} {values}"
+                    raise UsageError(self.folder, f"holds {self.what} of another run, {differs}", ANEW)
         else:
             with whole_file(self.output(RUN)) as opened:
                 keep_private(opened)
