@@ -41,6 +41,13 @@ def refusal(where: str, what: str, fix: str) -> UsageError:
     return error
 
 
+def _weights(y: Any, sample_weight: Any, class_weight: Any = None) -> Any:
+    """The weights among these arguments of Keras, which ignores ``sample_weight`` where there are no targets."""
+    if class_weight is not None or (y is not None and sample_weight is not None):
+        raise UsageError("fit", "takes one array of weights", "give one weight for each sample")
+    return sample_weight if y is None else y
+
+
 class NetworkTraining(keras.Model):
     """Trains the attribute ``network`` in place; what is random in a step is drawn from Keras's seed state.
 
@@ -75,10 +82,11 @@ class NetworkTraining(keras.Model):
         **kwargs: Any,
     ) -> Any:  # fmt: skip
         """As Keras's, with weights of the samples as ``y`` or ``sample_weight``; raises :class:`UsageError`."""
-        if class_weight is not None or (y is not None and sample_weight is not None):
-            raise UsageError("fit", "takes one array of weights", "give one weight for each sample")
-        # Keras ignores sample_weight where there are no targets.
-        return super().fit(x, sample_weight if y is None else y, *arguments, **kwargs)
+        return super().fit(x, _weights(y, sample_weight, class_weight), *arguments, **kwargs)
+
+    def evaluate(self, x: Any = None, y: Any = None, *arguments: Any, sample_weight: Any = None, **kwargs: Any) -> Any:
+        """As Keras's, with weights as in :meth:`fit`."""
+        return super().evaluate(x, _weights(y, sample_weight), *arguments, **kwargs)
 
     def save(self, filepath: str | PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
         """Save the network, as :meth:`keras.Model.save` does."""
