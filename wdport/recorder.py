@@ -1691,9 +1691,13 @@ def _digest(array: Array) -> str:
     return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()
 
 
+_STYLE = re.compile(r"\x1b\[\d+m")
+
+
 def one_line(error: object) -> str:
     kind = f"{type(error).__name__}: " if isinstance(error, BaseException) else ""
-    return f"{kind}{' '.join(str(error).split())}"[:160]
+    # Keras prints parts of its messages bold.
+    return f"{kind}{' '.join(re.sub(_STYLE, '', str(error)).split())}"[:160]
 
 
 # --- The file --------------------------------------------------------------------------------------------------------

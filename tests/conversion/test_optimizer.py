@@ -454,6 +454,85 @@ def test_an_optimizer_of_the_users_own_is_not_read_as_torchs(tmp_path: Path) -> 
             converted(checkpoint, table, force=True)
 
 
+@pytest.mark.parametrize(("kind", "steps"), [("AdamW", 2), ("AdamW", 7), ("AdamW", 8), ("SGD", 6)])
+def test_a_schedule_goes_on_within_an_epoch(tmp_path: Path, kind: str, steps: int) -> None:
+    """Three steps an epoch, after each of which the rate is halved; the checkpoint may be from any step."""
+    module = Two()
+    optimizer = getattr(torch.optim, kind)(module.parameters(), lr=1.0, **({"momentum": 0.9} if kind == "SGD" else {}))
+    schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)
+    rates = []
+    for step in range(steps + 9):
+        if step == steps:
+            torch.save({"model": module.state_dict(), "optimizer": stated(optimizer),
+                        "state": {"scheduler": schedule.state_dict()}}, tmp_path / "two.pt")  # fmt: skip
+        rates.append(optimizer.param_groups[0]["lr"])
+        for parameter in module.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        if step % 3 == 2:
+            schedule.step()
+    (tmp_path / "two.yaml").write_text(TWO)
+    output, made = converted(tmp_path / "two.pt", tmp_path / "two.yaml")
+    assert made.schedule == "StepLR"
+    model = wdport.load_model(output, mapping=tmp_path / "two.yaml")
+    loaded = wdport.load_optimizer(made.path, model, steps_per_epoch=3)
+    assert loaded.rates is not None
+    following = steps if kind == "AdamW" else steps - steps % 3  # SGD counts no steps
+    assert loaded.rates[:9, 0].tolist() == rates[following : following + 9]
+    if kind == "AdamW" and steps < 8:
+        with pytest.raises(
+            UsageError, match=f"steps_per_epoch: the schedule is at {steps // 3} after {steps} optimizer"
+        ):
+            wdport.load_optimizer(made.path, model)
+    if kind == "AdamW":
+        for _ in range(4):
+            loaded.apply([np.ones(variable.shape, np.float32) for variable in model.trainable_variables])
+        later = wdport.save_optimizer(loaded, model, tmp_path / "later.optimizer.safetensors", like=made.path,
+                                      steps_per_epoch=3)  # fmt: skip
+        again = wdport.load_optimizer(later, model, steps_per_epoch=3).rates
+        assert again is not None
+        assert again[:5, 0].tolist() == rates[steps + 4 : steps + 9]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options"), [("SGD", [{}, {}]), ("SGD", [{}, {"momentum": 0.9}]), ("AdamW", [{}, {}])]
+)
+def test_optimizers_without_moments(tmp_path: Path, kind: str, options: list[dict[str, float]]) -> None:
+    module = Two()
+    groups = [{"params": list(layer.parameters()), **more}
+              for layer, more in zip((module.first, module.second), options, strict=True)]  # fmt: skip
+    optimizer = getattr(torch.optim, kind)(groups, lr=0.1)
+    checkpoint, table = saved(tmp_path, optimizer, module, 0 if kind == "AdamW" else 2)
+    (tmp_path / "names.json").write_text(json.dumps(["first.weight", "first.bias", "second.weight", "second.bias"]))
+    output, made = converted(checkpoint, table, parameter_names=tmp_path / "names.json")
+    model = wdport.load_model(output, mapping=table)
+    loaded = wdport.load_optimizer(made.path, model, gradient_accumulation_steps=1)
+    for _ in range(3):
+        for parameter in module.parameters():
+            parameter.grad = torch.ones_like(parameter)
+        optimizer.step()
+        loaded.apply([np.ones(variable.shape, np.float32) for variable in model.trainable_variables])
+    for name, layer in (("first", module.first), ("second", module.second)):
+        kernel, bias = model.get_layer(name).get_weights()
+        np.testing.assert_allclose(kernel, layer.weight.detach().numpy().T, rtol=1e-6, atol=1e-6)
+        np.testing.assert_allclose(bias, layer.bias.detach().numpy(), rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("given", [
+    {"learning_rate": -1.0}, {"learning_rate": float("nan")}, {"clip_norm": 0.0}, {"steps": 0}, {"steps_per_epoch": -1},
+    {"gradient_accumulation_steps": 0},
+])  # fmt: skip
+def test_numbers_out_of_bounds(tmp_path: Path, given: dict[str, float]) -> None:
+    module = Two()
+    checkpoint, table = saved(tmp_path, torch.optim.AdamW(module.parameters()), module)
+    output, made = converted(checkpoint, table)
+    model = wdport.load_model(output, mapping=table)
+    with pytest.raises(UsageError, match=f"{next(iter(given))}: invalid value"):
+        wdport.load_optimizer(made.path, model, **given)  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="optimizer: is a Adam; give one from load_optimizer"):
+        wdport.save_optimizer(keras.optimizers.Adam(), model, tmp_path / "later.optimizer.safetensors", like=made.path)
+
+
 @pytest.mark.parametrize("key", ["scheduler", "my_own_name"])
 def test_every_schedule_in_the_file_is_found(tmp_path: Path, key: str) -> None:
     """A ChainedScheduler has no position of its own; a rate that stays constant unsaid would be a misreading."""

@@ -21,6 +21,7 @@ from wdport.exporting import loader
 from wdport.exporting.artifact import export_target, member_digests, read_facts, write_artifact
 from wdport.exporting.lowering import Lowered, Lowering, lower_denoiser
 from wdport.exporting.verification import _require_facts
+from wdport.files.zip_seal import seal_of
 
 FACTS = {"what": "denoiser", "platforms": ["cpu"], "batch": None, "coefficients": 5, "features": 3, "dtype": "float32"}
 
@@ -70,13 +71,15 @@ def test_without_flatbuffers_it_says_so(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 def damage(path: Path, change: Callable[[dict[str, bytes]], Any]) -> None:
-    """The artifact with its members changed."""
+    """The artifact with its members changed, and sealed anew."""
     with zipfile.ZipFile(path) as archive:
         members = {name: archive.read(name) for name in archive.namelist()}
     change(members)
     with zipfile.ZipFile(path, "w") as archive:
         for name, data in members.items():
             archive.writestr(name, data)
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.comment = seal_of(archive)
 
 
 def edited(**changes: Any) -> Callable[[dict[str, bytes]], Any]:
@@ -179,10 +182,11 @@ def test_a_member_that_was_replaced_is_found(sound: bytes, tmp_path: Path, name:
         members[wanted] = bytes(data) if name != "facts.json" else members[wanted].replace(b'"cpu"', b'"cpu" ')
 
     damage(path, replace)
-    with zipfile.ZipFile(path, "a") as archive:
-        archive.comment = seal
-    with pytest.raises(loader.ArtifactError, match="is not a model that wdport exported, or is damaged"):
-        loader.load(path)
+    for comment in (b"", seal):
+        with zipfile.ZipFile(path, "a") as archive:
+            archive.comment = comment
+        with pytest.raises(loader.ArtifactError, match="is not a model that wdport exported, or is damaged"):
+            loader.load(path)
     with pytest.raises(InputError, match="that wdport wrote"):
         (read_facts if name == "facts.json" else member_digests)(path)
 

@@ -192,6 +192,11 @@ def test_a_sampler_other_than_what_was_asked_for_fails(
     assert any("slots" in str(each) for gate in found.gates for each in gate.findings)
 
 
+def test_a_sampler_of_classes_without_noise_passes(model: Path, tmp_path: Path) -> None:
+    path = written(model, tmp_path / "a.stablehlo", "--what", "sampler", "--sampler", "ddim", "--steps", "3")
+    assert verification.verify_artifact(opened(model), path)
+
+
 @pytest.mark.parametrize("words", [SAMPLER, ("--what", "denoiser", "--dtype", "mixed_bfloat16")])
 def test_a_correct_one_passes(model: Path, tmp_path: Path, words: tuple[str, ...]) -> None:
     path = written(model, tmp_path / "a.stablehlo", *words)

@@ -154,7 +154,7 @@ def _state(table: dict[object, object], key: str) -> dict[int, dict[str, Entry]]
     return entries
 
 
-def _schedules(table: Table) -> Iterator[tuple[str, Mapping[str, object]]]:
+def _schedules(table: Table, deeper: bool = True) -> Iterator[tuple[str, Mapping[str, object]]]:
     """Yield everything that may be the state of a schedule; its class is recognised by who reads it."""
     for key, value in table.items():
         several = (
@@ -163,5 +163,9 @@ def _schedules(table: Table) -> Iterator[tuple[str, Mapping[str, object]]]:
             else {key: value}
         )
         for name, schedule in several.items():
-            if isinstance(schedule, dict) and schedule and (key in _SCHEDULES or "_last_lr" in schedule):
+            if not isinstance(schedule, dict) or not schedule:
+                continue
+            if key in _SCHEDULES or "_last_lr" in schedule:
                 yield str(name), {str(field): entry for field, entry in schedule.items()}
+            elif deeper and not _is_optimizer(schedule):  # as deep as optimizers are looked for
+                yield from ((f"{name}.{inner}", state) for inner, state in _schedules(schedule, deeper=False))

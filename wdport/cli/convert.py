@@ -139,7 +139,11 @@ def _optimizer(conversion: Conversion) -> list[str]:
     schedule = f", {optimizer.schedule}" if optimizer.schedule else ""
     left = f"; {len(optimizer.left_out)} left out with their tensors" if optimizer.left_out else ""
     what = f"{optimizer.kind} of {optimizer.parameters} parameters{groups}, {optimizer.steps} steps{schedule}{left}"
-    return [facts([("optimizer", what), ("wrote", f"{optimizer.path} ({size(optimizer.path.stat().st_size)})")])]
+    # Lightning counts the steps itself, and only the file that is written knows.
+    uncounted = "SGD counts no steps: pass steps_per_epoch to load_optimizer if the schedule advances once an epoch"
+    note = uncounted if schedule and optimizer.kind == "SGD" else ""
+    wrote = f"{optimizer.path} ({size(optimizer.path.stat().st_size)})"
+    return [facts([("optimizer", what), ("note", note), ("wrote", wrote)])]
 
 
 def _document(conversion: Conversion) -> ConversionDocument:

@@ -96,6 +96,8 @@ def optimizer_written(path: OutputPath, optimised: Optimised, model: Model) -> I
         return sealed({"kind": _KIND, "format": FORMAT, "model": belongs, "optimizer": _packed(described),
                        "sha256": digests})  # fmt: skip
 
+    # Nothing reads it: a file without a tensor would be no checkpoint.
+    arrays = arrays or {"none": np.zeros(1, np.float32)}
     shapes = {name: array.shape for name, array in arrays.items()}
     dtypes = {name: array.dtype.name for name, array in arrays.items()}
     with replacing(path) as (file,), closing(SafetensorsWriter(file, shapes, text(), dtypes)) as writer:

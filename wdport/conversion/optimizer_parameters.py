@@ -64,7 +64,8 @@ def parameter_names(
             names = _assigned(optimizer, shapes, tried, count == len(tried))
             if names is not None:
                 return names
-    raise Fault("its moments have other shapes than the weights", "give the optimizer of this model", optimizer.key)
+    raise Fault("its moments have other shapes than the weights in the order of the state_dict", _NAME_THEM,
+                optimizer.key)  # fmt: skip
 
 
 def named(optimizer: OptimizerState, names: Sequence[str], candidates: Sequence[ParameterTensor]) -> dict[int, str]:

@@ -56,7 +56,11 @@ def _program(loaded: Any, name: str) -> Any:
     # The loader takes the seed as a Python integer, and the file has it as an array.
     if name == "drawn":
         return lambda seed, *rest: loaded(int(seed), *rest)
-    return {"denoise": loaded, "call": loaded, "given": getattr(loaded, "start_from", None)}.get(name) or loaded[name]
+    if name == "given":
+        # A sampler that adds no noise takes its condition third all the same.
+        noise = () if loaded.facts["sampler"]["slots"] else (None,)
+        return lambda state, *rest: loaded.start_from(state, *noise, *rest)
+    return {"denoise": loaded, "call": loaded}.get(name) or loaded[name]
 
 
 def _arrays(result: Any) -> list[Any]:

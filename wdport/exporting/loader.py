@@ -208,7 +208,7 @@ def load(path: str | PathLike[str], device: jax.Device | None = None) -> Any:
             facts = json.loads(archive.read("facts.json"))
             if facts["format"] != FORMAT:
                 raise ArtifactError(f"{file}: has format {facts['format']}, this loader reads {FORMAT}")
-            digests = json.loads(archive.comment)["manifest"]["members"] if archive.comment else {}
+            digests = json.loads(archive.comment)["manifest"]["members"]
             names = [name for name in archive.namelist() if name.endswith(".program")]
             serialised = {name.removesuffix(".program"): archive.read(name) for name in names}
             for name in ["facts.json", *names]:
@@ -247,8 +247,8 @@ def _program(data: bytes) -> Program:
 
 
 def _require(name: str, digest: Any, digests: Mapping[str, str]) -> None:
-    """Raise ``ValueError`` for a member that was not written by wdport; archives of older releases have no digests."""
-    if digests and digest.hexdigest() != digests[name]:
+    """Raise ``ValueError`` for a member that was not written by wdport."""
+    if digest.hexdigest() != digests[name]:
         raise ValueError(f"{name} was changed")
 
 

@@ -21,11 +21,13 @@ from wdport.conversion.load import Converted, fill
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.sampler_steps import LEARNED
+from wdport.errors import MisfitError, printable
 from wdport.exporting.lowering import CALL, model_inputs
 from wdport.families.roles import Programmed, Sampled
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, variable_values
 from wdport.model import Array, Clipping, KerasModel, Signature, Taken
+from wdport.recorder import one_line
 from wdport.sampling.network import Network, keras_network
 from wdport.sampling.sampler import plan_of
 
@@ -54,7 +56,7 @@ class ModelSide:
     """The Keras model of a converted file under one dtype policy, with products of this precision."""
 
     def __init__(self, converted: Converted, policy: str, precision: str) -> None:
-        self.exact, self.dtype, self.precision = policy == "float64", policy, precision
+        self.exact, self.dtype, self.precision, self._path = policy == "float64", policy, precision, converted.path
         with self.context():
             self.model: KerasModel = converted.family.build(converted.config, policy)
             fill(self.model, converted)
@@ -77,7 +79,11 @@ class ModelSide:
 
     def call(self, *inputs: Array) -> list[Array]:
         with self.context():
-            result = self._program(variable_values(self.model), self._cast(inputs))
+            try:
+                result = self._program(variable_values(self.model), self._cast(inputs))
+            except ValueError as error:  # of Keras
+                what = f"does not take the inputs of the program: {printable(one_line(error), 160)}"
+                raise MisfitError(self._path, what, "give the model that was exported") from error
             return [np.asarray(output) for output in result]
 
     def method(self, name: str, *inputs: Array) -> list[Array]:

@@ -174,9 +174,10 @@ def verify_tensors(
                 original = _is_original(converted, checkpoint)
                 if original or like is not None:
                     check.tensors(checkpoint, original)
-                    source_text = (
-                        f"{source_text}, and {'bits' if original else 'names, dtypes and shapes'} of {source.name}"
-                    )
+                    rounded = sum(finding.notice for finding in check.facts)
+                    but = f", except for {rounded} that the conversion rounded or joined" if rounded else ""
+                    what = f"bits of {source.name}{but}" if original else f"names, dtypes and shapes of {source.name}"
+                    source_text = f"{source_text}, and {what}"
     digests = {"model": converted.snapshot.sha256, "exported": snapshot.sha256}
     gate = GATES["T"].gate(check.compared, check.expected, tuple(check.measures), tuple(check.facts))
     return Verification(str(converted.path), str(path), (gate,), digests, (source_text,),

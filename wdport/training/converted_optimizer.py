@@ -23,6 +23,7 @@ from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array, KerasModel, KerasVariable
 from wdport.optimizers.schedules import Schedule
 from wdport.optimizers.torch_like import SGD, Adam, TorchOptimizer
+from wdport.options import COUNT, require_within
 
 FAR: Final = 100_000
 """Steps for which the rates of a schedule without an end are computed by default."""
@@ -51,8 +52,8 @@ def load_optimizer(
         settings: other hyper-parameters for all groups, under their PyTorch names, such as ``{"betas": (0.9, 0.999)}``.
         steps: number of steps for which the schedule's rates are computed; after that, the last rate applies. Default:
             until the end of the schedule, or 100,000.
-        steps_per_epoch: optimizer steps per step of the schedule, if it advances once an epoch and the file does not
-            state how many steps an epoch has.
+        steps_per_epoch: optimizer steps per step of the schedule, if it advances once an epoch. Inferred by default,
+            for a checkpoint that was saved at the end of an epoch; 1 for SGD, which counts no steps.
         clip_norm: clip the gradients to this norm over all variables; checkpoints do not contain it.
         gradient_accumulation_steps: number of batches whose mean gradient one step uses; checkpoints do not contain it.
 
@@ -66,6 +67,12 @@ def load_optimizer(
         UsageError: the schedule is a function of the training program (pass ``learning_rate``).
     """
     require_paths("model", path=path)
+    require_within("from 0", learning_rate=learning_rate)
+    require_within("above 0", clip_norm=clip_norm)
+    require_within(COUNT, steps=steps, steps_per_epoch=steps_per_epoch,
+                   gradient_accumulation_steps=gradient_accumulation_steps)  # fmt: skip
+    if gradient_accumulation_steps == 1:  # which Keras does not take
+        gradient_accumulation_steps = None
     state, belongs = read_optimizer(Path(path))
     optimizer = optimizer_of(Path(path), state, model, learning_rate, settings, steps, steps_per_epoch, clip_norm,
                              gradient_accumulation_steps)  # fmt: skip
@@ -94,7 +101,8 @@ def optimizer_of(
     step = steps_taken(state)
     # PyTorch counts the steps of every parameter; one that was frozen for a while has taken fewer.
     moved = {name for arrays in state.moments.values() for name in arrays}
-    late = [step - state.steps.get(name, step if name in moved else 0) for name in names]
+    late = [step - state.steps.get(name, step if name in moved or not _has_moments(state, name) else 0)
+            for name in names]  # fmt: skip
     optimizer = (Adam if state.kind == "adam" else SGD)(
         [{key: group[key] for key in (*SETTINGS[state.kind], DECOUPLED) if key in group} for group in groups],
         members=[state.members[name] for name in names],
@@ -137,8 +145,11 @@ def save_optimizer(
         The path of the file.
     """
     require_paths("path", path=path, like=like)
+    require_within(COUNT, steps_per_epoch=steps_per_epoch)
     file, before = Path(path), Path(like)
     output = optimizer_output(file, {} if file == before and force else {"like": before}, force)
+    if not isinstance(optimizer, TorchOptimizer):
+        raise UsageError("optimizer", f"is a {type(optimizer).__name__}", "give one from load_optimizer")
     state, belongs = read_optimizer(before)
     names = _trainable(model)
     belongs = replace(belongs, weights=weights_digest(_values(model), state.members))
@@ -188,9 +199,9 @@ def every(schedule: Schedule, state: Optimised, steps_per_epoch: int | None) -> 
     if steps_per_epoch is not None:
         return steps_per_epoch
     position, step_count = int(schedule.state["last_epoch"]), steps_taken(state)
-    # A schedule at its beginning does not show how often it advances.
-    if position == step_count or not position:
+    if position == step_count:
         return 1
+    # A schedule at its beginning does not show how often it advances; a checkpoint is taken for one of an epoch's end.
     if position and step_count % position == 0:
         return step_count // position
     what = f"is at {position} after {step_count} optimizer steps"
@@ -203,8 +214,15 @@ def _ahead(
     between = every(schedule, state, steps_per_epoch)
     # One rate beyond the end of the schedule, which then holds.
     step_limit = steps if steps is not None else FAR if schedule.left is None else max(schedule.left, 0) * between + 1
-    rates, momenta = schedule.ahead(max(step_limit, 1), between)
+    phase = _phase(schedule, state, between)
+    rates, momenta = (table[phase:] for table in schedule.ahead(max(step_limit, 1) + phase, between))
     return rates, momenta if (momenta != momenta[:1]).any() or schedule.kind == "OneCycleLR" else None
+
+
+def _phase(schedule: Schedule, state: Optimised, between: int) -> int:
+    """The optimizer steps since the schedule's last one, in an epoch of ``between`` steps."""
+    since = steps_taken(state) - between * int(schedule.state["last_epoch"])
+    return since if 0 <= since < between else 0
 
 
 def _position(
@@ -221,7 +239,8 @@ def _position(
     schedule = schedule_of(replace(state, groups=current_groups))
     if schedule is None:
         return current_groups, state.schedules
-    for _ in range(gone // every(schedule, state, steps_per_epoch)):
+    between = every(schedule, state, steps_per_epoch)
+    for _ in range((gone + _phase(schedule, state, between)) // between):
         if schedule.left != 0:
             schedule.step()
     return tuple(schedule.groups), {next(iter(state.schedules)): schedule.state}
@@ -237,11 +256,16 @@ def _trainable(model: KerasModel) -> list[str]:
     return [places[id(variable)] for variable in model.trainable_variables]
 
 
+def _has_moments(state: Optimised, name: str) -> bool:
+    """Whether the optimizer keeps moments of a parameter that it trains; SGD has none without a momentum."""
+    return state.kind != "sgd" or bool(state.groups[state.members[name]].get("momentum"))
+
+
 def _require_fit(path: Path, state: Optimised, names: list[str], variables: Mapping[str, KerasVariable]) -> None:
     """Raise :class:`MisfitError` unless the model's trainable variables are those of the optimizer."""
     moved = {name for arrays in state.moments.values() for name in arrays}
     for name in names:
-        if name not in state.members or (moved and name not in moved):
+        if name not in state.members or (moved and name not in moved and _has_moments(state, name)):
             why = "PyTorch did not train it" if name not in state.members else "PyTorch never updated it"
             fix = "set trainable = False for its layer or variable, or start with a new optimizer"
             raise MisfitError((path, name), why, fix)

@@ -4,7 +4,6 @@ network does not see."""
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Mapping
 from functools import partial
 from hashlib import sha256
@@ -22,9 +21,6 @@ from wdport.model import Array, KerasModel, Vocabulary
 from wdport.recorder import one_line
 from wdport.training.network_training import Data, NetworkTraining, refusal
 from wdport.training.training_data import StateSource, arrays_of
-
-_COLOURS: Final = re.compile(r"\x1b\[\d+m")
-"""In the messages of Keras."""
 
 LossFunction = Callable[[Any, Any], Any]
 """Takes targets and outputs (B, ...), and returns losses (B, ...)."""
@@ -116,8 +112,7 @@ class SupervisedTraining(SummedTraining):
             # Not a plain call, in which layers with dropout would keep values of the tracing.
             output: Any = jax.eval_shape(self._network_output, sample)
         except Exception as error:  # Keras has no class of its own for them
-            reason = " ".join(_COLOURS.sub("", str(error)).split())
-            what = f"do not fit the model: {printable(reason, 160)}"
+            what = f"do not fit the model: {printable(one_line(error), 160)}"
             raise UsageError("data", what, f"a sample has shape {sample.shape[1:]}") from None
         if self.loss_name not in LOSSES:
             return
