@@ -21,7 +21,7 @@ from wdport.compare.findings import Gate
 from wdport.diffusion import flow, noise, plans, unmasking
 from wdport.diffusion import plans as repeat
 from wdport.diffusion import sampler_steps as updates
-from wdport.diffusion import schedules as steps
+from wdport.diffusion import spacing as steps
 from wdport.diffusion.process import Process
 from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.schedules import noise_schedule
