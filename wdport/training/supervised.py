@@ -87,7 +87,7 @@ class SupervisedTraining(SummedTraining):
             what = f"{self.loss_name} returns {'no array' if shape is None else f'the shape {tuple(shape)}'}"
             raise refusal("loss", what, "return the losses (B, ...) of all samples, not their mean")
         # NumPy's rules would pair every target with every output.
-        if targets.ndim < len(shape) and targets.shape != shape and outputs.shape == (*batch, 1):
+        if targets.ndim < len(shape) and targets.shape != shape and getattr(outputs, "shape", None) == (*batch, 1):
             what = f"have shape {targets.shape}, the outputs {outputs.shape}, and the losses {tuple(shape)}"
             raise refusal("targets", what, f"give {(*batch, 1)}")
         if self.loss_name == MSE and targets.shape != outputs.shape:
