@@ -50,6 +50,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "two channels": (lambda: require_frames(Path("a.mp4"), (1, 1, 4, 4, 2)), "cannot show 2 channels"),
     "an odd height": (lambda: require_frames(Path("a.mp4"), (1, 1, 5, 4, 3)), "cannot have an odd size, 5 x 4"),
     "no name for a file": (lambda: choose_target(Path("/"), None, False), "is a directory; give a checkpoint file"),
+    "values in a text": (lambda: wdport.convert("a.pt", values="num_heads=8"),  # type: ignore[arg-type]
+                         "values: is a str; give a dict of texts by name"),
+    "values in a list": (lambda: wdport.verify("a.pt", "a.keras", values=["num_heads=8"]),  # type: ignore[arg-type]
+                         "values: is a list; give a dict of texts by name"),
     "no name of an optimizer's file": (
         lambda: save_optimizer(None, None, "a.bin", like="b"),  # type: ignore[arg-type]
         "a.bin: is not a name for an optimizer; end it in .optimizer.safetensors",

@@ -12,7 +12,7 @@ is an option if it is nothing but a flag. ``str(error)`` writes the Python argum
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from os import PathLike, fspath
 from pathlib import Path
@@ -205,6 +205,12 @@ def error_from(data: Sequence[object]) -> WdportError:
     code, path, part, what, fix, *details = map(str, data)
     error = error_of(int(code) if code.isdecimal() else 70, part, what, fix)
     return type(error)((Path(path), part) if path else part, what, fix, details)
+
+
+def require_values(values: object) -> None:
+    """Raise :class:`UsageError` unless the argument ``values`` is a mapping or None."""
+    if values is not None and not isinstance(values, Mapping):
+        raise UsageError("values", f"is a {type(values).__name__}", "give a dict of texts by name")
 
 
 def require_paths(*optional: str, **arguments: object) -> None:

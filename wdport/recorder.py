@@ -1697,7 +1697,7 @@ _STYLE = re.compile(r"\x1b\[\d+m")
 def one_line(error: object) -> str:
     kind = f"{type(error).__name__}: " if isinstance(error, BaseException) else ""
     # Keras prints parts of its messages bold.
-    return f"{kind}{' '.join(re.sub(_STYLE, '', str(error)).split())}"[:160]
+    return f"{kind}{' '.join(_STYLE.sub('', str(error)).split())}"[:160]
 
 
 # --- The file --------------------------------------------------------------------------------------------------------

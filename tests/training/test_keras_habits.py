@@ -78,6 +78,22 @@ def test_sample_weight_is_the_second_argument_of_fit() -> None:
             losses(**given)
 
 
+def test_samples_of_weight_0_may_have_any_target() -> None:
+    weights, classes = (np.arange(50) < 40).astype(np.float32), RNG.integers(0, 3, 50)
+
+    def fitted(filled: int) -> tuple[float, list[np.ndarray]]:
+        network = model()
+        training = wdport.training_model(network, loss="cross_entropy")
+        training.compile(keras.optimizers.SGD(0.1))
+        targets = np.where(weights > 0, classes, filled)
+        return training.fit((X, targets), weights, batch_size=50, verbose=0).history["loss"][0], network.get_weights()
+
+    (loss, ours), (other, theirs) = fitted(-100), fitted(0)
+    assert np.isfinite(loss)
+    assert loss == other
+    assert all(map(np.array_equal, ours, theirs))
+
+
 def raising(targets: Any, outputs: Any) -> Any:
     raise RuntimeError("a typo")
 
@@ -135,6 +151,10 @@ def power(targets: Any, outputs: Any, exponent: int) -> Any:
     return abs(targets - outputs) ** exponent
 
 
+def distance(exponent: int) -> Callable[[Any, Any], Any]:
+    return lambda targets, outputs: abs(targets - outputs) ** exponent
+
+
 def other_power(targets: Any, outputs: Any, exponent: int) -> Any:
     return abs(outputs - targets) ** exponent + 1
 
@@ -146,6 +166,7 @@ CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
                                 "optimizer_settings"),
     "another function": ({"loss": partial(power, exponent=2)}, {"loss": partial(other_power, exponent=2)}, "loss_code"),
     "another value": ({"loss": partial(power, exponent=2)}, {"loss": partial(power, exponent=4)}, "loss_code"),
+    "another variable": ({"loss": distance(2)}, {"loss": distance(4)}, "loss_code"),
     "another object": ({"loss": keras.losses.Huber(reduction=None)}, {"loss": keras.losses.Huber(2.0, reduction=None)},
                        "loss_code"),
 }  # fmt: skip

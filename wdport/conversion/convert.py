@@ -27,7 +27,7 @@ from wdport.conversion.stream import VariableStream
 from wdport.conversion.stream_writer import Storage, write_streamed
 from wdport.conversion.values import ValueFinding, ValueLint
 from wdport.data.units import read_units
-from wdport.errors import InputError, UsageError, require_paths
+from wdport.errors import InputError, UsageError, require_paths, require_values
 from wdport.families.roles import Documented, Guessing, KeptByKeras
 from wdport.files.atomic import replacing, whole_folder
 from wdport.files.inputs import InputFiles
@@ -229,6 +229,7 @@ def convert(
     files = {"config": config, "mapping": mapping, "norm_stats": norm_stats, "data": data,
              "parameter_names": parameter_names}  # fmt: skip
     require_paths("output", *files, checkpoint=checkpoint, output=output, **files)
+    require_values(values)
     _require_bytes(max_memory=max_memory, max_shard_size=max_shard_size)
     inputs = InputFiles(**files)
     folder = max_shard_size is not None or str(output or "").endswith(os.sep)

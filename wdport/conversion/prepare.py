@@ -21,7 +21,7 @@ from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.checkpoint.dtypes import HALF_ROUNDING
 from wdport.checkpoint.model_folder import read_adjacent, read_config
 from wdport.checkpoint.regular_file import read_option
-from wdport.errors import InputError, MisfitError, UsageError
+from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of, find_family
 from wdport.families.roles import Accompanied, ConfiguredBeside, Family, KeptByKeras
 from wdport.limits import MAX_KEPT_BYTES
@@ -309,8 +309,6 @@ def user_configuration(family: Family, settings: Settings) -> tuple[dict[str, ob
     if settings.config:
         file = Path(settings.config)
         config = family.read_settings(read_yaml(file, "give the training configuration").plain(), file)
-    if not isinstance(settings.values or {}, Mapping):
-        raise UsageError("values", f"is a {type(settings.values).__name__}", "give a dict of texts by name")
     flags = {name: family.parse_setting(str(name), text) for name, text in (settings.values or {}).items()}
     return config, {**flags, **(settings.units or {})}
 

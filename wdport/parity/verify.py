@@ -10,7 +10,7 @@ from wdport.compare.run_cases import Say
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Settings
 from wdport.data.units import read_units
-from wdport.errors import MisfitError, require_paths
+from wdport.errors import MisfitError, require_paths, require_values
 from wdport.families.registry import own_model
 from wdport.files.inputs import Snapshot
 from wdport.options import PathText
@@ -95,6 +95,7 @@ def verify(
     """
     files = {"mapping": mapping, "config": config, "norm_stats": norm_stats, "data": data, "resume": resume}
     require_paths(*files, checkpoint=checkpoint, converted=converted, **files)
+    require_values(values)
     pair = Pair(converted, checkpoint, mapping=mapping, model=model, inputs=tuple(inputs), reference=reference,
                 config=config, values=tuple((values or {}).items()), norm_stats=norm_stats, data=data,
                 transform=transform, key=key, full=full, resume=resume is not None, schedule=schedule,

@@ -24,7 +24,7 @@ from wdport.keras_runtime import require_policy, seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import nodes_of, read_yaml
 from wdport.model import MASK_RATE, MAX_SPAN, Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
 from wdport.options import require_number
-from wdport.training.network_training import Data, NetworkTraining
+from wdport.training.network_training import Data, NetworkTraining, pair_of
 from wdport.training.supervised import LOSSES, LossFunction, MaskedTraining, SupervisedTraining
 from wdport.training.training_data import StateSource, source_of
 
@@ -48,7 +48,7 @@ class DiffusionTraining(NetworkTraining):
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The errors of every sample; see :class:`~wdport.diffusion.loss.Errors`."""
-        clean, condition = inputs if self.conditioned else (inputs, None)
+        clean, condition = pair_of(inputs, "states", "condition") if self.conditioned else (inputs, None)
         # States, noise and errors in the dtype of the variables; the network itself computes in its policy's.
         clean = jnp.asarray(clean, self.variable_dtype)
         key = self.key(training)

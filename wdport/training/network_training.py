@@ -41,6 +41,13 @@ def refusal(where: str, what: str, fix: str) -> UsageError:
     return error
 
 
+def pair_of(inputs: Any, first: str, second: str) -> tuple[Any, Any]:
+    """The pair of arrays that ``fit`` gets as one argument; raises :class:`UsageError`."""
+    if not isinstance(inputs, (tuple, list)) or len(inputs) != 2:
+        raise refusal("fit", f"gets no pair of {first} and {second}", f"write fit(({first}, {second}))")
+    return inputs[0], inputs[1]
+
+
 def _weights(y: Any, sample_weight: Any, class_weight: Any = None) -> Any:
     """The weights among these arguments of Keras, which ignores ``sample_weight`` where there are no targets."""
     if class_weight is not None or (y is not None and sample_weight is not None):

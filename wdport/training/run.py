@@ -349,7 +349,8 @@ def _optimizer(chosen: object, steps: int, ema: float | None) -> Optimizer:
     if (ema is not None or optimizer.use_ema) and not isinstance(optimizer, TorchOptimizer):
         # Keras replaces the weights with their average at the end of every call of `fit`.
         fix = "give one of wdport.optimizers.torch_like, or leave the average out"
-        raise UsageError("ema", "optimizers of Keras replace the weights with their average", fix)
+        where = "use_ema" if ema is None else "ema"
+        raise UsageError(where, "optimizers of Keras replace the weights with their average", fix)
     return optimizer
 
 

@@ -4,9 +4,10 @@ network does not see."""
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from functools import partial
 from hashlib import sha256
+from inspect import getclosurevars, isfunction
 from types import CodeType
 from typing import Any, ClassVar, Final
 
@@ -19,7 +20,7 @@ from wdport.errors import UsageError, printable
 from wdport.families.user_functions import find_function
 from wdport.model import Array, KerasModel, Vocabulary
 from wdport.recorder import one_line
-from wdport.training.network_training import Data, NetworkTraining, refusal
+from wdport.training.network_training import Data, NetworkTraining, pair_of, refusal
 from wdport.training.training_data import StateSource, arrays_of
 
 LossFunction = Callable[[Any, Any], Any]
@@ -44,7 +45,9 @@ class SummedTraining(NetworkTraining):
     the ``count`` (B,) of its items, and maybe ``hits`` (B,), how many of them are predicted right."""
 
     def loss_values(self, y_pred: dict[str, Tensor], weights: Tensor | None) -> tuple[dict[str, Tensor], Tensor | None]:
-        total = {name: jnp.sum(values if weights is None else values * weights) for name, values in y_pred.items()}
+        # A sample of weight 0 that fills a batch may have targets whose loss is NaN.
+        total = {name: jnp.sum(values if weights is None else jnp.where(weights == 0, 0, values * weights))
+                 for name, values in y_pred.items()}  # fmt: skip
         # Without items, the loss is 0 instead of NaN.
         count = jnp.where(total["count"] > 0, total["count"], 1)
         losses = {"loss": total["sum"] / count}
@@ -63,9 +66,7 @@ class SupervisedTraining(SummedTraining):
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The losses of every sample, see :class:`SummedTraining`."""
-        if not isinstance(inputs, (tuple, list)) or len(inputs) != 2:
-            raise refusal("fit", "gets no pair of inputs and targets", "write fit((inputs, targets))")
-        samples, targets = inputs
+        samples, targets = pair_of(inputs, "inputs", "targets")
         outputs = self.network(samples, training=training)
         losses = jnp.asarray(self._sample_losses(jnp.asarray(targets), outputs), self.variable_dtype)
         sums = losses.reshape(len(losses), -1).mean(axis=1)
@@ -146,23 +147,22 @@ def name_of(function: Any) -> str:
 
 
 def code_digest(function: Any) -> str:
-    """A digest of the code of a function and of the values that it has: arguments of a ``partial``, defaults, and
-    numbers and texts that are attributes of an object. Other functions that it calls are not part of it."""
+    """A digest of the code of a function and of the values that it has: arguments of a ``partial``, defaults, variables
+    of an enclosing function, and attributes of an object. Functions of a module that it calls are not part of it."""
     if isinstance(function, partial):
-        parts: Any = [code_digest(function.func), repr(function.args), repr(sorted(function.keywords.items()))]
-    elif (code := getattr(function, "__code__", None)) is not None:
-        parts = [*_code_parts(code), repr(function.__defaults__), repr(function.__kwdefaults__)]
+        parts: Any = [code_digest(function.func), function.args, function.keywords]
+    elif isfunction(function):
+        parts = [function, function.__defaults__, function.__kwdefaults__, getclosurevars(function).nonlocals]
     else:
-        values = sorted((name, value) for name, value in getattr(function, "__dict__", {}).items() if _is_plain(value))
-        call = getattr(type(function).__call__, "__code__", None)
-        parts = [name_of(function), repr(values), *(_code_parts(call) if call is not None else ())]
-    return sha256(json.dumps(parts, default=str).encode()).hexdigest()[:16]
+        parts = [name_of(function), vars(function), type(function).__call__]
+    return sha256(json.dumps(parts, default=_described, skipkeys=True).encode()).hexdigest()[:16]
 
 
-def _is_plain(value: object) -> bool:
-    if isinstance(value, (Mapping, list, tuple)):
-        return all(map(_is_plain, value.values() if isinstance(value, Mapping) else value))
-    return value is None or isinstance(value, (bool, int, float, str))
+def _described(value: Any) -> Any:
+    """The code of a function, the values of an array, or the class of anything else, as JSON."""
+    if isfunction(value):
+        return _code_parts(value.__code__)
+    return value.tolist() if hasattr(value, "tolist") else type(value).__name__
 
 
 def _code_parts(code: CodeType) -> list[str]:
@@ -217,7 +217,7 @@ class MaskedTraining(SummedTraining):
         masked, corrupted = self.corrupt(self.key(training), tokens, visible)
         logits = self.network((corrupted, visible), training=training)
         counted = masked.astype(self.variable_dtype)
-        losses = cross_entropy(tokens, logits).astype(self.variable_dtype) * counted
+        losses = jnp.where(masked, cross_entropy(tokens, logits).astype(self.variable_dtype), 0)
         hits = (jnp.argmax(logits, axis=-1) == tokens) * counted
         sums = {"sum": losses.sum(axis=1), "count": counted.sum(axis=1), "hits": hits.sum(axis=1)}
         return self.penalized(sums)
