@@ -1,10 +1,10 @@
 """Training at the released size: milliseconds per step of ours, of PyTorch's, and of the matrix products alone.
 
 `python bench/training.py [--batch 32] [--rounds 5] [--no-compile] [--no-torch] [--device cpu|cuda]
-[--precision float32|tf32]`. A step is forward pass, loss,
-backward pass, clipping and AdamW in float32, with dropout 0. Every contender runs in turn, round after round, in one
-process; the table has medians of the times and of the rounds' ratios. The floor are the blocks' products of the forward
-pass and their two gradients, and nothing else: no attention, no norms, no optimizer, which has its own row.
+[--precision float32|tf32]`; `--rounds 0` only compiles. A step is forward pass, loss, backward pass, clipping and AdamW
+in float32, with dropout 0. Every contender runs in turn, round after round, in one process; the table has medians of
+the times and of the rounds' ratios. The floor are the blocks' products of the forward pass and their two gradients, and
+nothing else: no attention, no norms, no optimizer, which has a separate row.
 """
 
 from __future__ import annotations
@@ -75,6 +75,8 @@ def _table(converted: Path, tensors: Any, batch: int, arguments: argparse.Namesp
             runs["torch.compile"] = _torch(tensors, states.astype(np.float32), arguments.device, compiled=True)
     runs["AdamW alone, JAX"] = _optimizer_alone(converted)
     runs["matrix products alone, JAX"] = _floor(batch)
+    if not arguments.rounds:
+        return
     times: dict[str, list[float]] = {name: [] for name in runs}
     for _ in range(arguments.rounds):
         for name, run in runs.items():
