@@ -45,7 +45,7 @@ INTERFACES = {
     "wdport/recorder.py": {"alone", "made"},
     "wdport/sampling/api.py": {"known"},
     "wdport/sampling/request.py": {"known"},
-    "wdport/sampling/samples.py": {"given"},
+    "wdport/sampling/sampler.py": {"given"},
 }
 """Such names that users rely on: options, keys of documents, fields of public results and of a family's role."""
 

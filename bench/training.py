@@ -30,9 +30,8 @@ import wdport
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.reference import build_reference, random_tensors, training_loss
 from wdport.optimizers.torch_like import Adam
-from wdport.training.batches import TrainingBatches
 from wdport.training.placement import Placement
-from wdport.training.training_data import StateSource
+from wdport.training.training_data import StateSource, TrainingBatches
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, dropout=0.0, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 Step = Callable[[], Any]

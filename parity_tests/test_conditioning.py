@@ -20,7 +20,7 @@ from wdport.compare.measure import relative_l2
 from wdport.conversion.load import open_converted
 from wdport.data.series import read_series
 from wdport.data.transforms import WindowStatistics, transform_of, windows_of
-from wdport.diffusion.noising import min_snr_law
+from wdport.diffusion.noise import min_snr_law
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.recorder import lifted, run
 

@@ -23,11 +23,10 @@ from wdport.compare.probe import Probe
 from wdport.compare.taps import align
 from wdport.conversion.load import open_converted
 from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
-from wdport.diffusion.schedules import NoiseSchedule
-from wdport.diffusion.spacing import step_list
+from wdport.diffusion.schedules import NoiseSchedule, step_list
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.keras_runtime import layers_by_path
-from wdport.mapping.shipped import choose_table
+from wdport.mapping.table import choose_table
 from wdport.recorder import module_names, record, run
 
 NAMES = {

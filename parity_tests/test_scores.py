@@ -13,10 +13,9 @@ from torch.nn import functional
 import wdport
 from tests.evaluation import ts2vec_torch
 from wdport.data.series import read_series
-from wdport.evaluation.api import evaluate
+from wdport.evaluation.api import evaluate, real_windows
 from wdport.evaluation.distances import Scaling, frechet_distance
 from wdport.evaluation.result import Evaluation
-from wdport.evaluation.sets import real_windows
 
 SERIES = Path(__file__).parents[2] / "shared" / "data" / "ETT-small" / "ETTh1.csv"
 REPEATS, COUNT = 5, 800

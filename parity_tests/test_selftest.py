@@ -22,7 +22,7 @@ from tests.parity.test_selftest import PLACES, simultaneous
 from wdport.compare.gate_bounds import bounds
 from wdport.conversion.load import open_converted
 from wdport.families.waveletdiff import layers, series
-from wdport.files import keras_writer as keras_files
+from wdport.files import keras_file as keras_files
 from wdport.files import model_files
 from wdport.files.model_files import read_variables
 from wdport.parity import trajectories

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wdport.conversion.apply import converted_arrays
 from wdport.conversion.convert import Conversion, convert
 from wdport.conversion.prepare import Settings, prepare
+from wdport.conversion.values import converted_arrays
 from wdport.errors import MisfitError
 from wdport.families.registry import own_model, remember
 from wdport.families.roles import Family

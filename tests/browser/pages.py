@@ -10,7 +10,7 @@ from pathlib import Path
 from tests.parity.test_reports import failing, incomplete, passing
 from wdport.compare.findings import GATES, measure
 from wdport.parity.policy import read_policy
-from wdport.parity.policy_verdict import Terms, judge
+from wdport.parity.policy.judge import Terms, judge
 from wdport.parity.verdict import Verdict
 
 POLICY = """

@@ -143,7 +143,7 @@ def test_no_memory(good: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         raise MemoryError
 
     with open_checkpoint(good) as checkpoint:
-        monkeypatch.setattr("wdport.checkpoint.reading.np.empty", failing)
+        monkeypatch.setattr("wdport.checkpoint.source.np.empty", failing)
         with pytest.raises(MachineError, match="MiB of memory"):
             checkpoint.read("w")
 

@@ -12,7 +12,7 @@ from tests.sampling.test_devices import free_address
 
 JOIN = """
 import sys
-from wdport.cli.processes import parse_devices
+from wdport.cli.machine import parse_devices
 parse_devices(None, sys.argv[1])[1]()
 for line in open("/proc/self/net/tcp").read().splitlines()[1:] + open("/proc/self/net/tcp6").read().splitlines()[1:]:
     where, state = line.split()[1], line.split()[3]

@@ -15,13 +15,13 @@ from tests.families.masked_lm.make import save
 from tests.generation.test_generate import FIELDS, MASK
 from tests.generation.words import with_tokenizer
 from wdport.cli.main import main
-from wdport.generation import program
+from wdport.generation import api
 from wdport.jax_settings import fast_compile
 
 
 @pytest.fixture(autouse=True)
 def _compile_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "fast_run", fast_compile)
+    monkeypatch.setattr(api, "fast_run", fast_compile)
 
 
 @pytest.fixture(scope="module")

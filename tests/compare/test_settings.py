@@ -15,8 +15,8 @@ import torch
 from torch import nn
 
 from wdport.compare.layouts import Layout, axes
-from wdport.compare.orders import agreeing
 from wdport.compare.pairs import Pair
+from wdport.compare.relations import agreeing
 from wdport.compare.settings import compare_pair, differences, differing
 from wdport.families.masked_lm.port import TokenEmbedding
 

@@ -24,7 +24,7 @@ from wdport.conversion.steps import Budget
 from wdport.errors import MachineError, MisfitError, UsageError, WdportError
 from wdport.families.registry import own_model
 from wdport.files.inputs import sha256_at
-from wdport.files.sharded_writer import ShardedWriter
+from wdport.files.safetensors_writer import ShardedWriter
 
 from .streamed_model import sharded, table, tensors
 

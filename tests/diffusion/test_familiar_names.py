@@ -18,8 +18,7 @@ from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.plans import make_plan
 from wdport.diffusion.reference_samplers import solver_states
 from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
-from wdport.diffusion.schedules import noise_schedule, per_mille
-from wdport.diffusion.spacing import SIGNAL, even_steps, step_list
+from wdport.diffusion.schedules import SIGNAL, even_steps, noise_schedule, per_mille, step_list
 from wdport.errors import UsageError
 from wdport.evaluation.sweep import parse_settings
 from wdport.model import FORMER_SAMPLERS

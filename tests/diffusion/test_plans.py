@@ -19,8 +19,7 @@ from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
 from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
 from wdport.diffusion.scan import plan_rows
-from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule
-from wdport.diffusion.spacing import step_list
+from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule, step_list
 from wdport.errors import UsageError
 
 ROWS = 8

@@ -26,7 +26,7 @@ from wdport.diffusion.scheduler import (
     Scheduler,
     read_scheduler,
 )
-from wdport.diffusion.spacing import WHOLE
+from wdport.diffusion.schedules import WHOLE
 
 diffusers = pytest.importorskip("diffusers", exc_type=ImportError)
 

@@ -16,8 +16,7 @@ from wdport.diffusion.flow import Flow
 from wdport.diffusion.process import Run
 from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
 from wdport.diffusion.scheduler import Scheduler
-from wdport.diffusion.schedules import per_mille
-from wdport.diffusion.spacing import LEVELS, WHOLE, step_list
+from wdport.diffusion.schedules import LEVELS, WHOLE, per_mille, step_list
 from wdport.errors import UsageError
 
 library = pytest.importorskip("diffusers", exc_type=ImportError)

@@ -18,10 +18,10 @@ from tests.command import Cli, Refused
 from wdport.data.samples_reader import SeriesSet
 from wdport.data.series import Series
 from wdport.evaluation import metrics
+from wdport.evaluation.api import real_windows
 from wdport.evaluation.distances import Scaling, frechet_distance
 from wdport.evaluation.figures import autocorrelation, page_of
 from wdport.evaluation.result import Evaluation, Score, apart
-from wdport.evaluation.sets import real_windows
 from wdport.evaluation.sweep import SamplerSetting, listed, parse_settings
 from wdport.families.registry import find_family, known_model
 

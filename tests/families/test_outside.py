@@ -33,7 +33,7 @@ from wdport.families.registry import find_family, known_names
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import FAMILY
 from wdport.libraries import released_class
-from wdport.mapping.shipped import choose_table, shipped_tables
+from wdport.mapping.table import choose_table, shipped_tables
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "own_family"

@@ -23,7 +23,7 @@ import pytest
 from tests.files.hdf5_mutants import mutate, offsets, outcome, structure
 from tests.files.hdf5_reference import by_h5py, by_us, tree
 from wdport.checkpoint.faults import Fault
-from wdport.files.keras_writer import WeightsWriter
+from wdport.files.keras_file import WeightsWriter
 
 LIMIT_S = 1.0
 LOOKS_SOUND = {"other names, shapes or dtypes", "other attributes", "other values", "arrays from elsewhere"}

@@ -16,8 +16,7 @@ import pytest
 from tests.files.hdf5_reference import tree
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source
-from wdport.files.keras_reader import WEIGHTS, KerasArchive, open_weights
-from wdport.files.keras_writer import ArchiveWriter
+from wdport.files.keras_file import WEIGHTS, ArchiveWriter, KerasArchive, open_weights
 from wdport.files.manifest_seal import MANIFEST
 
 ARRAYS = {"layers/dense/vars/0": np.arange(6, dtype=np.float32).reshape(2, 3), "layers/dense/vars/1": np.ones(3, bool)}

@@ -15,9 +15,8 @@ import h5py
 import numpy as np
 import pytest
 
-from wdport.files.keras_writer import ArchiveWriter, WeightsWriter
+from wdport.files.keras_file import ArchiveWriter, QuietFile, WeightsWriter, quiet_hdf5
 from wdport.files.model_files import read_variables
-from wdport.files.quiet_file import QuietFile, quiet_hdf5
 
 SHAPES = {f"layer_{i}/kernel": (40, i + 1) for i in range(30)}
 ARRAYS = {name: np.full(shape, i, np.float32) for i, (name, shape) in enumerate(SHAPES.items())}
@@ -77,7 +76,7 @@ def test_what_could_not_be_written_is_read_back(tmp_path: Path, monkeypatch: pyt
 CROWDED = """
 import resource, sys
 import h5py, numpy
-from wdport.files.quiet_file import quiet_hdf5
+from wdport.files.keras_file import quiet_hdf5
 resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
 try:

@@ -107,7 +107,7 @@ def test_faults_of_ours_are_not_written(tmp_path: Path, monkeypatch: pytest.Monk
         _write(path, "safetensors", ARRAYS, longer)
     other = {**ARRAYS, "b": ARRAYS["b"] + 1}
     monkeypatch.setattr(model_files, "read_metadata", lambda _: model_files.ModelMetadata(None, None))
-    monkeypatch.setattr("wdport.files.keras_writer.add_manifest", lambda *_: None)
+    monkeypatch.setattr("wdport.files.keras_file.add_manifest", lambda *_: None)
     with pytest.raises(InternalError, match="b: was written with other values"):
         write_by_keras(path, Target(OutputPath(path), "keras"), lambda _: ARRAYS, lambda _: other, lambda _: "{}")
 

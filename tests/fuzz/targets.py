@@ -118,7 +118,7 @@ def _optimised(state: Any) -> Found:
 
 
 def _saved_state(path: Path) -> Found:
-    from wdport.training.saves import read_state
+    from wdport.training.run_state import read_state
 
     read = read_state(path.parent)
     assert read is not None

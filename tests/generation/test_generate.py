@@ -23,8 +23,8 @@ from tests.generation.words import with_tokenizer
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.families.masked_lm.family import FAMILY
 from wdport.files.manifest_seal import file_sha256
-from wdport.generation import program
-from wdport.generation.program import generator_of
+from wdport.generation import api
+from wdport.generation.api import generator_of
 from wdport.jax_settings import fast_compile
 from wdport.model import Array, KerasModel
 from wdport.recorder import lifted
@@ -35,7 +35,7 @@ MASK, WORDS = FIELDS["mask_token_id"], FIELDS["vocab_size"]
 
 @pytest.fixture(autouse=True)
 def _compile_fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(program, "fast_run", fast_compile)
+    monkeypatch.setattr(api, "fast_run", fast_compile)
 
 
 @pytest.fixture(scope="module")

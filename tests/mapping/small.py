@@ -12,8 +12,7 @@ from wdport.families.waveletdiff.reference import WaveletDiff
 from wdport.families.waveletdiff.variables import variables
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Misfits, Plan, make_plan
-from wdport.mapping.shipped import shipped_tables
-from wdport.mapping.table import Table
+from wdport.mapping.table import Table, shipped_tables
 
 CONFIGS = {
     "official": Config((5, 5, 8, 13), 3, 16, 4, 2, 8),

@@ -7,8 +7,7 @@ import random
 import pytest
 
 from wdport.mapping.diff import RenamedFacts, difference, prefix_change, table_facts, table_listing
-from wdport.mapping.shipped import shipped_tables
-from wdport.mapping.table import parse_table
+from wdport.mapping.table import parse_table, shipped_tables
 
 
 def tensors(**shapes: tuple[int, ...]) -> dict[str, dict[str, str]]:

@@ -12,8 +12,7 @@ from wdport.mapping.coverage import cover
 from wdport.mapping.lint import RemarkFacts, lint
 from wdport.mapping.names import overlap, parse_pattern
 from wdport.mapping.plan import Misfits, make_plan
-from wdport.mapping.shipped import shipped_tables
-from wdport.mapping.table import Table, parse_table
+from wdport.mapping.table import Table, parse_table, shipped_tables
 
 PATTERNS = ("a.<n>", "a.<n+1>", "a.<n-1>", "a.<n+12>", "a.0", "a.1", "a.11", "a1<n>", "a1<n>.b<m>", "a<n>.b<m+2>",
             "a0<n>", "a12.b2", "a<n>", "a<m+9>", "a.<n>.0", "a.0.<m>", "b.<n>")  # fmt: skip

@@ -8,8 +8,7 @@ import pytest
 
 from wdport.errors import MisfitError
 from wdport.families.registry import shipped
-from wdport.mapping.shipped import choose_table, shipped_tables
-from wdport.mapping.table import load_table
+from wdport.mapping.table import choose_table, load_table, shipped_tables
 
 FOLDER = Path(__file__).resolve().parents[2] / "mappings"
 OFFICIAL = "level_transformers.0.blocks.0.attn.in_proj_weight"

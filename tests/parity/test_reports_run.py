@@ -15,7 +15,7 @@ from wdport.cli.console import wrapped
 from wdport.compare.findings import GATES, fact
 from wdport.files.outputs import is_replaceable
 from wdport.parity.policy import make_baseline, read_policy
-from wdport.parity.policy_verdict import Terms, judge
+from wdport.parity.policy.judge import Terms, judge
 from wdport.parity.reports import render_json
 from wdport.parity.reports.phrases import claim
 from wdport.parity.reports.text import render_text

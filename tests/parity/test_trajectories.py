@@ -20,7 +20,7 @@ from wdport.diffusion.schedules import noise_schedule
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
-from wdport.mapping.shipped import choose_table
+from wdport.mapping.table import choose_table
 from wdport.model import Port, Signature
 from wdport.parity.trajectories import (
     TrajectoryReference,

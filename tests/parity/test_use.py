@@ -21,7 +21,7 @@ from wdport.compare.findings import Gate
 from wdport.diffusion import flow, noise, plans, unmasking
 from wdport.diffusion import plans as repeat
 from wdport.diffusion import sampler_steps as updates
-from wdport.diffusion import spacing as steps
+from wdport.diffusion import schedules as steps
 from wdport.diffusion.process import Process
 from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.schedules import noise_schedule
@@ -29,7 +29,7 @@ from wdport.families.masked_lm.family import FAMILY as MASKED_LM
 from wdport.families.masked_lm.port import Block
 from wdport.families.waveletdiff.family import FAMILY as WAVELETDIFF
 from wdport.generation import api, prompts
-from wdport.generation.program import Generator
+from wdport.generation.api import Generator
 from wdport.model import Clipping, Condition, Decoding, Diffused, labels_of
 from wdport.nets.attention import TokenAttention
 from wdport.parity.end_to_end import generation, samplers

@@ -14,7 +14,7 @@ import pytest
 import wdport
 from tests.parity.test_reports import HOSTILE, NOTHING, failing, incomplete, passing
 from wdport.parity import verdict as data
-from wdport.parity.policy_verdict import update_baseline
+from wdport.parity.policy.judge import update_baseline
 from wdport.parity.reports import render_html, render_markdown
 from wdport.parity.reports.text import render_text
 from wdport.parity.verdict_api import Verdict

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from wdport.porting.outline.events import Event, Slice, TensorSource, Trace, TracedTensor
+from wdport.porting.outline.functions import Event, Slice, TensorSource, Trace, TracedTensor
 from wdport.porting.outline.steps import is_layer, needed
 from wdport.porting.outline.trace import trace
 from wdport.recorder import CASES, build_alone, lifted, parse_input

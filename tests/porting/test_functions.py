@@ -12,8 +12,7 @@ from torch import nn
 from wdport.mapping.kinds import CATALOGUE, FUNCTIONS
 from wdport.mapping.kinds.kind import Kind, LayerCall, TorchCall, TorchFunction
 from wdport.porting.outline.counterparts import LAYERS, call_text, finder, of_function
-from wdport.porting.outline.events import Event, TensorSource, TracedTensor
-from wdport.porting.outline.functions import bound
+from wdport.porting.outline.functions import Event, TensorSource, TracedTensor, bound
 from wdport.porting.units import module_of
 
 X = TracedTensor(TensorSource("input", "x"), (2, 4, 6, 6), "float")

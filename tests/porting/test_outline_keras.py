@@ -28,8 +28,8 @@ from tests.porting.test_outline import INPUTS
 from wdport.mapping.kinds.kind import Counterpart, KerasCall, TorchCall, keras_permutation
 from wdport.porting.outline.axes import image, named
 from wdport.porting.outline.counterparts import LAYERS, defaults, differing, find_symbol, operation
-from wdport.porting.outline.events import TracedTensor
 from wdport.porting.outline.flow import AxisFlow
+from wdport.porting.outline.functions import TracedTensor
 from wdport.porting.outline.settings import parameters, settings_of, torch_class
 from wdport.porting.outline.steps import Steps
 from wdport.recorder import parse_input

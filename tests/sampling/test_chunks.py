@@ -21,15 +21,13 @@ from wdport.conversion.load import open_converted
 from wdport.diffusion.noise import lay_out, sample_keys, step_noise
 from wdport.diffusion.plans import make_plan
 from wdport.diffusion.scan import plan_rows, run_plan
-from wdport.diffusion.schedules import noise_schedule
-from wdport.diffusion.spacing import step_list
+from wdport.diffusion.schedules import noise_schedule, step_list
 from wdport.errors import UsageError
 from wdport.files.model_files import read_variables
 from wdport.sampling.condition import with_known
 from wdport.sampling.job import Job
 from wdport.sampling.network import Network, keras_network, stored_network
-from wdport.sampling.sampler import SEGMENT, Programs, Sampler, plan_of, programs_of, segment_length
-from wdport.sampling.samples import Samples
+from wdport.sampling.sampler import SEGMENT, Programs, Sampler, Samples, plan_of, programs_of, segment_length
 from wdport.shared_types import POLICIES
 
 SCHEDULE = noise_schedule("exponential")

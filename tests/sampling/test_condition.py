@@ -23,8 +23,7 @@ from wdport.sampling.api import one_condition
 from wdport.sampling.job import plan_job
 from wdport.sampling.network import Network
 from wdport.sampling.request import Request
-from wdport.sampling.sampler import Programs, plan_of
-from wdport.sampling.samples import Samples
+from wdport.sampling.sampler import Programs, Samples, plan_of
 
 CLASSES, NO_CLASS = 4, 3
 SETTINGS: dict[str, Any] = {"sampler": "ddim", "steps": 5, "seed": 3}

@@ -20,13 +20,12 @@ import pytest
 import wdport
 from tests.compiler import compiler_flags
 from tests.sampling.toy import SHAPE, toy_programs
-from wdport.cli.processes import parse_devices
+from wdport.cli.machine import parse_devices
 from wdport.errors import UsageError
 from wdport.sampling.devices import DeviceSpread, spread_over
 from wdport.sampling.job import Job
 from wdport.sampling.parts import Parts
-from wdport.sampling.sampler import Sampler, plan_of
-from wdport.sampling.samples import Samples
+from wdport.sampling.sampler import Sampler, Samples, plan_of
 
 ROOT = Path(__file__).parents[2]
 FAST = ["--sampler", "ddim", "--steps", "10", "--eta", "0.5", "--seed", "3", "-n", "11"]

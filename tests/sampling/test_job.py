@@ -17,8 +17,7 @@ from tests.sampling.test_condition import network as labelled
 from tests.sampling.toy import SHAPE as TOY_SHAPE
 from tests.sampling.toy import toy_network, toy_programs
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.schedules import noise_schedule, per_mille
-from wdport.diffusion.spacing import step_list
+from wdport.diffusion.schedules import noise_schedule, per_mille, step_list
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
@@ -34,8 +33,7 @@ from wdport.sampling.network import Network, stored_network
 from wdport.sampling.output import Output, auto_chunk, draw_to_file, fill_parts, frames_of
 from wdport.sampling.parts import Parts
 from wdport.sampling.request import Request
-from wdport.sampling.sampler import Programs, Sampler, plan_of, programs_of
-from wdport.sampling.samples import Samples
+from wdport.sampling.sampler import Programs, Sampler, Samples, plan_of, programs_of
 
 SHAPE = (4, 6, 2)
 MEAN, STD = (1.0, -2.0), (0.5, 3.0)

@@ -10,16 +10,14 @@ import numpy as np
 import pytest
 
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.schedules import noise_schedule, per_mille
-from wdport.diffusion.spacing import step_list
+from wdport.diffusion.schedules import noise_schedule, per_mille, step_list
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.model import Diffused
 from wdport.sampling.condition import read_known, resampling, with_known
 from wdport.sampling.network import Network
-from wdport.sampling.sampler import Programs, Sampler, plan_of
-from wdport.sampling.samples import Samples
+from wdport.sampling.sampler import Programs, Sampler, Samples, plan_of
 from wdport.wavelets.transform import WaveletTransform
 
 LENGTH, FEATURES = 24, 2

@@ -9,8 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.schedules import noise_schedule, per_mille
-from wdport.diffusion.spacing import step_list
+from wdport.diffusion.schedules import noise_schedule, per_mille, step_list
 from wdport.model import ArrayNames, Diffused, NotDecoded
 from wdport.sampling.network import Network
 from wdport.sampling.sampler import Programs

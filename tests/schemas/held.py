@@ -14,7 +14,7 @@ from jsonschema.exceptions import best_match
 from wdport import recorder
 from wdport.conversion import convert as river
 from wdport.files import json_document
-from wdport.parity import policy_verdict as gated
+from wdport.parity.policy import judge as gated
 
 
 @cache

@@ -17,7 +17,7 @@ from tests.make import QK_NORM, SETTINGS, TINY, make_state, save
 from tests.sampling.toy import ABOUT
 from wdport.data.series import Series, read_series
 from wdport.data.transforms import OhlcAtr
-from wdport.diffusion.noising import StepNoising, min_snr_law, step_noising
+from wdport.diffusion.noise import StepNoising, min_snr_law, step_noising
 from wdport.diffusion.process import MIN_SNR
 from wdport.diffusion.schedules import noise_schedule, per_mille
 from wdport.errors import MisfitError, UsageError

@@ -15,7 +15,7 @@ import torch
 import wdport
 from tests.make import SETTINGS, SMALL, TINY, make_state, save
 from wdport.diffusion.loss import DiffusionLoss, RandomBatch
-from wdport.diffusion.noising import FlowNoising, step_noising
+from wdport.diffusion.noise import FlowNoising, step_noising
 from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY

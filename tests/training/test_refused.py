@@ -29,7 +29,7 @@ from wdport.files.outputs import writable
 from wdport.training.model import training_model
 from wdport.training.run import train
 from wdport.training.run_folder import WRITTEN, require_run_folder, run_folder
-from wdport.training.saves import NAME, read_state, write_state
+from wdport.training.run_state import NAME, read_state, write_state
 
 STATES = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(64, 2)).astype(np.float32)
 
@@ -129,7 +129,7 @@ def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:
 
 
 def test_a_state_of_another_release(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import wdport.training.saves as module
+    import wdport.training.run_state as module
 
     monkeypatch.setattr(module, "FORMAT", module.FORMAT + 1)
     write_state(writable(tmp_path / NAME), {"w": [np.zeros(3)]}, {"steps": 0, "rows": []})

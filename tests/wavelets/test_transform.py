@@ -20,8 +20,8 @@ from wdport.wavelets import (
     off_range,
     parseval_ratio,
 )
-from wdport.wavelets.extension import extend
 from wdport.wavelets.lengths import BOUNDARY_MODES
+from wdport.wavelets.plan import extend
 
 CASES = [
     (24, "db2", "symmetric", 3),

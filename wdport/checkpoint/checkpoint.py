@@ -14,25 +14,23 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
-from wdport.checkpoint.dtypes import ITEMSIZE
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import TrainingConfig, adjacent_config, is_archive, open_archive
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.model_folder import INDEX, Folder, open_folder
-from wdport.checkpoint.safetensors import read_safetensors
-from wdport.checkpoint.sharded import read_sharded
+from wdport.checkpoint.safetensors import read_safetensors, read_sharded
 from wdport.checkpoint.sniff import HEAD, sniff
 from wdport.checkpoint.source import CHUNK, Contents, RunningHash, Source
 from wdport.checkpoint.state_dict import NameCollision, NetworkNames, StateDict, find_state_dict, strip_prefixes
 from wdport.checkpoint.symbols import Constructor
-from wdport.checkpoint.tensor import StorageClass, TensorInfo, TensorRef
+from wdport.checkpoint.tensor import ITEMSIZE, StorageClass, TensorInfo, TensorRef
 from wdport.checkpoint.torch_file import read_legacy, read_torch_zip
 from wdport.checkpoint.unloaded_object import UnloadedObject
 from wdport.errors import InputError, MisfitError, UsageError, printable
 from wdport.limits import MAX_UNREAD
 
 if TYPE_CHECKING:
-    from wdport.checkpoint.reading import Array
+    from wdport.checkpoint.source import Array
 
 _LONGEST_PLACE: Final = 200
 _LONGEST_LINE: Final = 400
@@ -184,7 +182,7 @@ class Checkpoint:
 
     def read_stored(self, name: str) -> Array:
         """Return the stored tensor: little-endian, bfloat16 as uint16 bits; raises as :meth:`read` does."""
-        from wdport.checkpoint.reading import read_stored
+        from wdport.checkpoint.source import read_stored
 
         ref = self.tensors[name].ref
         span = self._contents.spans[ref.storage.key]
@@ -275,7 +273,7 @@ class Checkpoint:
 
     def _read(self, ref: TensorRef, name: str) -> Array:
         # numpy takes half of this package's import time, and a refusal does without it.
-        from wdport.checkpoint.reading import read_tensor
+        from wdport.checkpoint.source import read_tensor
 
         span = self._contents.spans[ref.storage.key]
         with located(span.source.path, name):

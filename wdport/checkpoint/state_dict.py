@@ -16,10 +16,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from wdport.checkpoint.dtypes import NUMPY
 from wdport.checkpoint.faults import DROP_ENTRY, LOAD_TRUSTED, NO_WEIGHTS, OTHER_DTYPE, RENAME, RENAME_TEXT, Fault
 from wdport.checkpoint.modules import MAX_TENSOR_NAME, is_module, is_script, walk_module
-from wdport.checkpoint.tensor import StorageRef, TensorRef
+from wdport.checkpoint.tensor import NUMPY, StorageRef, TensorRef
 from wdport.checkpoint.unloaded_object import UnloadedObject
 from wdport.errors import printable
 

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import arguments, verb
-from wdport.cli.console import LONGEST_FACT, console, facts, first_of, size
+from wdport.cli.console import LONGEST_FACT, console, facts, first_of, progress_bar, size
 from wdport.cli.documents import give, require_document
-from wdport.cli.progress import progress_bar
 from wdport.errors import InputError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import file_sha256, manifest_of

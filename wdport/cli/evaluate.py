@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from wdport.cli.click_options import refuse, verb
 from wdport.cli.completion import CONVERTED
-from wdport.cli.console import console
+from wdport.cli.console import console, scores_bar
 from wdport.cli.documents import give, reports, require_document, require_reports
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.model_inputs import open_sampled
-from wdport.cli.progress import scores_bar
 from wdport.errors import printable
 from wdport.files.inputs import InputFiles
 from wdport.options import FORCE, JSON, Operand, Option

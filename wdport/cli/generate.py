@@ -123,7 +123,7 @@ def command(request: GenerateRequest) -> None:
     import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
     from wdport.generation import generate
-    from wdport.generation.program import generator_of
+    from wdport.generation.api import generator_of
 
     started = time.monotonic()
     model = load_model(converted.path, request.dtype)
@@ -208,7 +208,7 @@ def _words(
     model: Any, mask: int, file: str | None, prompts: Prompts, named: Sequence[str | None], target: Target | None
 ) -> Words | None:
     """The tokenizer; None if it is not needed and not there."""
-    from wdport.generation.program import model_words
+    from wdport.generation.api import model_words
     from wdport.generation.prompts import installed
 
     by_name = any(token is not None and not token.isdecimal() for token in named)

@@ -20,7 +20,7 @@ from wdport.conversion.manifest_schema import contradiction_of
 from wdport.errors import InputError, WdportError, printable
 from wdport.files.inputs import InputFiles, sha256_at
 from wdport.files.json_document import NamedFile
-from wdport.files.keras_reader import open_weights
+from wdport.files.keras_file import open_weights
 from wdport.files.manifest_seal import manifest_of
 from wdport.files.model_files import read_metadata, read_variables, size_at
 from wdport.files.model_target import KERAS, format_at

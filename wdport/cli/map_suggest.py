@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from wdport.cli.click_options import verb
-from wdport.cli.console import console, counted
+from wdport.cli.console import console, counted, steps
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch, start_jax_on_cpu
-from wdport.cli.progress import steps
 from wdport.cli.signals import signal_of
 from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text

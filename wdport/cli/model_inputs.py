@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.console import console
-from wdport.diffusion.spacing import SPACINGS
+from wdport.diffusion.schedules import SPACINGS
 from wdport.errors import UsageError
 from wdport.files.inputs import InputFiles
 from wdport.options import Option, PathText

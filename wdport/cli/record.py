@@ -19,10 +19,9 @@ from wdport.checkpoint.regular_file import open_regular
 from wdport.checkpoint.sniff import HEAD
 from wdport.checkpoint.state_dict import EMA, RAW
 from wdport.cli.click_options import verb
-from wdport.cli.console import facts, size
+from wdport.cli.console import facts, size, steps
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
-from wdport.cli.progress import steps
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file

@@ -12,12 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from wdport.cli.click_options import arguments, verb
-from wdport.cli.console import console, counted, facts, size
+from wdport.cli.console import console, counted, facts, samples_bar, size
 from wdport.cli.documents import Destination, give, require_document
-from wdport.cli.machine import require_jax, start_jax
+from wdport.cli.machine import leave, parse_devices, require_jax, start_jax
 from wdport.cli.model_inputs import SAMPLERS, SPACING, model_inputs, open_sampled, stored_variables
-from wdport.cli.processes import leave, parse_devices
-from wdport.cli.progress import samples_bar
 from wdport.conversion.load import Converted
 from wdport.errors import InputError, MachineError, UsageError, printable
 from wdport.families.roles import Sampled

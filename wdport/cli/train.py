@@ -8,8 +8,7 @@ from pathlib import Path
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import refuse, verb
 from wdport.cli.documents import require_document
-from wdport.cli.machine import require_jax, start_jax
-from wdport.cli.processes import leave, parse_devices
+from wdport.cli.machine import leave, parse_devices, require_jax, start_jax
 from wdport.cli.train_request import TrainRequest, is_checkpoint
 from wdport.errors import UsageError, WdportError
 from wdport.files.inputs import InputFiles

@@ -15,9 +15,8 @@ import numpy as np
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.optimizer import has_optimizer
 from wdport.cli.click_options import arguments, refuse
-from wdport.cli.console import console, facts, size
+from wdport.cli.console import console, facts, size, steps
 from wdport.cli.documents import Destination, give
-from wdport.cli.progress import steps
 from wdport.cli.prompts import TEXTS, read_lines
 from wdport.cli.results import TrainingDocument
 from wdport.cli.train_request import TrainRequest, is_checkpoint

@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from wdport.cli.console import console, facts
+from wdport.cli.console import console, facts, steps
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.model_inputs import model_inputs, open_own
-from wdport.cli.progress import steps
 from wdport.cli.verb import given_options
 from wdport.errors import UsageError, printable
 from wdport.files.defer_signals import deferred_signals

@@ -1,4 +1,4 @@
-"""`wdport verify`; its options are in wdport/parity/verify_options.py."""
+"""`wdport verify`; its options are in wdport/parity/verify_request.py."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ import click
 from wdport.checkpoint.regular_file import state_of
 from wdport.cli.click_options import parameters, parse_values, request_of
 from wdport.cli.completion import CHECKPOINTS, CONVERTED
-from wdport.cli.console import console, width_of
+from wdport.cli.console import console, steps, width_of
 from wdport.cli.documents import STDOUT, Report, reports, require_reports
 from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
-from wdport.cli.progress import steps
 from wdport.cli.verb import Verb
 from wdport.cli.verification import verify_exported
 from wdport.errors import UsageError, WdportError, printable
@@ -28,7 +27,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.model_target import KERAS, format_at
 from wdport.files.outputs import require_apart
 from wdport.options import Operand
-from wdport.parity.verify_options import REPRO_KINDS, PairOptions, RunOptions
+from wdport.parity.verify_request import REPRO_KINDS, PairOptions, RunOptions
 
 
 @dataclass(frozen=True)
@@ -72,7 +71,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     # Small files are checked before torch, keras and jax are imported, so that errors are instant.
     require_apart([(report.option, report.path) for report in requested], pair.look())
     today = datetime.now(UTC).date()
-    from wdport.parity.policy_verdict import judge, read_terms, update_baseline
+    from wdport.parity.policy.judge import judge, read_terms, update_baseline
 
     terms = read_terms(run.policy, old, today)
     require_jax(torch=checkpoint is not None)

@@ -16,16 +16,22 @@ from pathlib import Path
 from typing import Any, Final, Literal
 
 from wdport.checkpoint.regular_file import read_option
-from wdport.conversion.apply import Progress, converted_arrays
 from wdport.conversion.manifest import make_manifest, manifest_with_file, render_manifest
 from wdport.conversion.manifest_schema import Manifest
 from wdport.conversion.optimizer import converted_optimizer
-from wdport.conversion.optimizer_file import Model, optimizer_output, optimizer_path, optimizer_written, weights_digest
-from wdport.conversion.optimizer_state import DECOUPLED, Optimised
+from wdport.conversion.optimizer_file import (
+    DECOUPLED,
+    Model,
+    Optimised,
+    optimizer_output,
+    optimizer_path,
+    optimizer_written,
+    weights_digest,
+)
 from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.conversion.stream import VariableStream
 from wdport.conversion.stream_writer import Storage, write_streamed
-from wdport.conversion.values import ValueFinding, ValueLint
+from wdport.conversion.values import Progress, ValueFinding, ValueLint, converted_arrays
 from wdport.data.units import read_units
 from wdport.errors import InputError, UsageError, require_paths, require_values
 from wdport.families.roles import Documented, Guessing, KeptByKeras

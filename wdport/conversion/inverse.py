@@ -19,8 +19,7 @@ from wdport.conversion.prepare import Settings, planned, prepared_from
 from wdport.conversion.rounding import typed
 from wdport.errors import MisfitError
 from wdport.mapping.moves import Plan
-from wdport.mapping.shipped import choose_table
-from wdport.mapping.table import Table
+from wdport.mapping.table import Table, choose_table
 from wdport.model import Array
 
 

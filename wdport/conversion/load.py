@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from wdport.checkpoint.dtypes import ITEMSIZE
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.strict_json import strict_json
+from wdport.checkpoint.tensor import ITEMSIZE
 from wdport.conversion.manifest_schema import Account, read_account
 from wdport.errors import InputError, MisfitError, UsageError, require_paths
 from wdport.families.registry import family_of_class, find_family, own_model, remember

@@ -19,8 +19,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.optimizer import OptimizerState, find_optimizer
 from wdport.checkpoint.tensor import TensorRef
 from wdport.checkpoint.unloaded_object import UnloadedObject
-from wdport.conversion.optimizer_parameters import BUFFERS, ParameterTensor, named, parameter_names
-from wdport.conversion.optimizer_state import (
+from wdport.conversion.optimizer_file import (
     DECOUPLED,
     MOMENTS,
     SETTINGS,
@@ -30,6 +29,7 @@ from wdport.conversion.optimizer_state import (
     Optimised,
     Parameter,
 )
+from wdport.conversion.optimizer_parameters import BUFFERS, ParameterTensor, named, parameter_names
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import typed
 from wdport.errors import MisfitError

@@ -1,4 +1,5 @@
-"""The file of a converted optimizer, ``NAME.optimizer.safetensors``: moments by variable path, and its description.
+"""The file of a converted optimizer, ``NAME.optimizer.safetensors``: moments by variable path, and its description; and
+the names that torch has for them.
 
 A tensor is named by moment and variable, such as ``exp_avg/blocks/0/attention/kernel``. The description is sealed like
 a manifest, has a SHA-256 of every tensor, and one of the weights that the state belongs to.
@@ -12,7 +13,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import closing, contextmanager
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -21,7 +22,6 @@ import numpy as np
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
-from wdport.conversion.optimizer_state import MOMENTS, Optimised, Parameter
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.atomic import replacing
 from wdport.files.manifest_seal import BLANK, CONVERT_AGAIN, sealed, unsealed
@@ -30,6 +30,74 @@ from wdport.files.model_target import stem_of
 from wdport.files.outputs import OutputPath, writable
 from wdport.files.safetensors_writer import METADATA, SafetensorsWriter
 from wdport.model import Array
+
+Kind = str
+"""``"adam"`` or ``"sgd"``."""
+
+Groups = tuple[dict[str, Any], ...]
+"""The hyper-parameters of every group, by torch's names."""
+
+MOMENTS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "adam": ("exp_avg", "exp_avg_sq", "max_exp_avg_sq"),
+    "sgd": ("momentum_buffer",),
+}
+"""The arrays of each parameter's state, by torch's names."""
+
+SETTINGS: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "adam": ("lr", "betas", "eps", "weight_decay", "amsgrad", "maximize"),
+    "sgd": ("lr", "momentum", "dampening", "weight_decay", "nesterov", "maximize"),
+}
+"""Hyper-parameters that a group must have."""
+
+DECOUPLED: Final = "decoupled_weight_decay"
+WITHOUT_EFFECT: Final = frozenset({"foreach", "fused", "capturable", "differentiable", "name", "initial_lr", "max_lr",
+                                   "min_lr", "swa_lr", "base_momentum", "max_momentum"})  # fmt: skip
+"""Further options that a group may have: they change how torch computes and not what, or schedules keep them there."""
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of the torch optimizer: index, name, group, and the names of its state's entries in their order.
+
+    ``step`` is its number of steps and ``step_dtype`` the dtype of the tensor that holds it, "" for a Python number;
+    ``dtype`` is that of its moments.
+    """
+
+    index: int
+    name: str
+    group: int
+    entries: tuple[str, ...] = ()
+    step: float | None = None
+    step_dtype: str = ""
+    dtype: str = "float32"
+
+
+@dataclass(frozen=True)
+class Optimised:
+    """The state of an optimizer for the Keras model.
+
+    ``moments`` maps torch's name of a moment to arrays by variable path; ``groups`` are torch's hyper-parameters of the
+    groups, ``members`` the group of every variable, ``steps`` the number of steps of every variable with a state.
+    ``schedules`` are the stored states of learning-rate schedules by their keys, ``extra`` the checkpoint's other
+    numbers, such as the epoch; ``left_out`` are parameters whose tensors the conversion dropped.
+    """
+
+    kind: Kind
+    groups: Groups
+    members: Mapping[str, int]
+    steps: Mapping[str, int]
+    moments: Mapping[str, Mapping[str, Array]]
+    schedules: Mapping[str, dict[str, Any]]
+    parameters: tuple[Parameter, ...]
+    key: str = ""
+    left_out: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def step(self) -> int:
+        """The largest number of steps of any variable."""
+        return max(self.steps.values(), default=0)
+
 
 SUFFIX: Final = ".optimizer.safetensors"
 FORMAT: Final = 2

@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from wdport.checkpoint import Checkpoint, open_checkpoint
-from wdport.checkpoint.dtypes import HALF_ROUNDING
 from wdport.checkpoint.model_folder import read_adjacent, read_config
 from wdport.checkpoint.regular_file import read_option
+from wdport.checkpoint.tensor import HALF_ROUNDING
 from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of, find_family
 from wdport.families.roles import Accompanied, ConfiguredBeside, Family, KeptByKeras
@@ -28,9 +28,8 @@ from wdport.limits import MAX_KEPT_BYTES
 from wdport.mapping.axes import Shape
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.plan import Misfits, Plan, make_plan
-from wdport.mapping.shipped import choose_table
 from wdport.mapping.strict_yaml import load_yaml, read_yaml
-from wdport.mapping.table import Table, load_table
+from wdport.mapping.table import Table, choose_table, load_table
 from wdport.model import Array, ConfigurationSource, Constant, Resolved, Signature, Stated
 from wdport.options import PathText
 

@@ -1,7 +1,7 @@
 """Convert stored values of a checkpoint to the bits of another floating-point dtype.
 
 Values are rounded to nearest, ties to even, via float32, as ``torch.Tensor.to`` rounds them; a NaN stays a NaN, with
-any payload. Bits are little-endian arrays of :data:`wdport.checkpoint.dtypes.NUMPY`, uint16 for bfloat16.
+any payload. Bits are little-endian arrays of :data:`wdport.checkpoint.tensor.NUMPY`, uint16 for bfloat16.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from typing import Final
 import ml_dtypes
 import numpy as np
 
-from wdport.checkpoint.dtypes import NUMPY
-from wdport.checkpoint.reading import decode
+from wdport.checkpoint.source import decode
+from wdport.checkpoint.tensor import NUMPY
 from wdport.model import Array
 
 STORED: Final = ("float32", "float16", "bfloat16")

@@ -13,8 +13,7 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
-from wdport.checkpoint.dtypes import ITEMSIZE
-from wdport.checkpoint.tensor import TensorInfo
+from wdport.checkpoint.tensor import ITEMSIZE, TensorInfo
 from wdport.errors import UsageError
 from wdport.mapping.axes import ExpressionSide, Rule, Shape
 from wdport.mapping.moves import Move

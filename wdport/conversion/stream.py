@@ -23,13 +23,12 @@ from typing import Any, Final, TypeVar
 import ml_dtypes
 import numpy as np
 
-from wdport.checkpoint.dtypes import ITEMSIZE, NUMPY
-from wdport.checkpoint.reading import decode, strided
-from wdport.conversion.apply import require_equal_ties
+from wdport.checkpoint.source import decode, strided
+from wdport.checkpoint.tensor import ITEMSIZE, NUMPY
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import FLOATS, Cast, is_nonfinite
 from wdport.conversion.steps import Budget, BufferStep, Range, SizedMove, aligned, all_steps, slowest
-from wdport.conversion.values import See
+from wdport.conversion.values import See, require_equal_ties
 from wdport.errors import InputError, MisfitError
 from wdport.files.safetensors_writer import PlannedTensor
 from wdport.mapping.arrays import copy_blocks, rearrangement

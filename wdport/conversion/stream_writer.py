@@ -17,12 +17,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from wdport.conversion.apply import Progress
 from wdport.conversion.manifest import make_manifest, manifest_with_file
 from wdport.conversion.manifest_schema import Manifest, OutputEntry
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import STORED
 from wdport.conversion.stream import VariableStream
+from wdport.conversion.values import Progress
 from wdport.errors import MachineError, UsageError
 from wdport.files import npz_file
 from wdport.files.inputs import sha256_at
@@ -32,8 +32,7 @@ from wdport.files.model_files import Hashes, Written, size_at, stored_digests
 from wdport.files.model_target import FOLDER, KERAS, ORBAX, Target
 from wdport.files.npz_file import NpzWriter
 from wdport.files.orbax_folder import OrbaxWriter
-from wdport.files.safetensors_writer import PlannedTensor, SafetensorsWriter
-from wdport.files.sharded_writer import ShardedWriter
+from wdport.files.safetensors_writer import PlannedTensor, SafetensorsWriter, ShardedWriter
 
 
 def write_streamed(

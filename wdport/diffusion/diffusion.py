@@ -16,13 +16,12 @@ from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.process import MIN_SNR, UNIFORM, Network, Run
 from wdport.diffusion.reference_samplers import Change, Noise, solver_states, solver_steps
 from wdport.diffusion.sampler_steps import END, SAMPLERS, Point, Updates
-from wdport.diffusion.schedules import NoiseSchedule
-from wdport.diffusion.spacing import FEW, LEVELS, SPACINGS, WHOLE, even_steps, step_count, whole_steps
+from wdport.diffusion.schedules import FEW, LEVELS, SPACINGS, WHOLE, NoiseSchedule, even_steps, step_count, whole_steps
 from wdport.errors import UsageError, did_you_mean
 from wdport.model import FORMER_SAMPLERS, Array, Clipping
 
 if TYPE_CHECKING:
-    from wdport.diffusion.noising import StepNoising
+    from wdport.diffusion.noise import StepNoising
 
 Thinning = Callable[[Array, int | None, int], Array]
 """(alpha_bar, number of steps, the last one) to the steps of a sampler that chooses them itself."""
@@ -52,9 +51,9 @@ class Diffusion:
     are compared, over the steps that ``listed`` returns for a number of them. ``first`` is the first of the T steps on
     which the network was trained. ``clip`` is how the predicted clean state is changed, if it is. ``silent``: no signal
     is left at step T; ``integer_times``: the network takes no times between those of the steps. ``spacing``, if given,
-    is the one of :data:`wdport.diffusion.spacing.SPACINGS` by which the steps were chosen. ``thinned`` are the samplers
-    that choose their steps themselves. ``scales`` (T+1,), if given, multiply the state before it enters the network at
-    each step. ``floor`` is the lowest noise level of a consistency model. ``learned``: see
+    is the one of :data:`wdport.diffusion.schedules.SPACINGS` by which the steps were chosen. ``thinned`` are the
+    samplers that choose their steps themselves. ``scales`` (T+1,), if given, multiply the state before it enters the
+    network at each step. ``floor`` is the lowest noise level of a consistency model. ``learned``: see
     :attr:`wdport.diffusion.process.Process.learned`.
     """
 
@@ -102,7 +101,7 @@ class Diffusion:
         return ("dpm++2m", 10) if self.target == "sample" else ("dpm++2m-sde", FEW)
 
     def noising(self, law: str = UNIFORM) -> StepNoising:
-        from wdport.diffusion.noising import StepNoising, min_snr_law, step_noising  # imports jax
+        from wdport.diffusion.noise import StepNoising, min_snr_law, step_noising  # imports jax
 
         if self.learned:
             raise UsageError("model", "training of a learned variance is not implemented", "sample from it only")

@@ -19,12 +19,12 @@ from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import UNIFORM, Network, Process, Run
 from wdport.diffusion.reference_samplers import Change, Noise, flow_states, flow_steps
 from wdport.diffusion.sampler_steps import CLEAN, LANGEVIN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
-from wdport.diffusion.spacing import step_count
+from wdport.diffusion.schedules import step_count
 from wdport.errors import UsageError
 from wdport.model import Array
 
 if TYPE_CHECKING:
-    from wdport.diffusion.noising import FlowNoising
+    from wdport.diffusion.noise import FlowNoising
 
 TARGETS = ("velocity", "noise", "sample")
 
@@ -192,7 +192,7 @@ class Flow(Process):
         raise UsageError("spacing", "the times of a flow are evenly spaced", "leave it out")
 
     def noising(self, law: str = UNIFORM) -> FlowNoising:
-        from wdport.diffusion.noising import FlowNoising  # imports jax
+        from wdport.diffusion.noise import FlowNoising  # imports jax
 
         if law != UNIFORM:
             raise UsageError("law", f"{law} is for diffusions", "leave it out")

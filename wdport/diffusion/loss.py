@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.diffusion.noising import NoiseLevel, Noising
+from wdport.diffusion.noise import NoiseLevel, Noising
 from wdport.model import Array, LossPart
 
 

@@ -33,12 +33,12 @@ from wdport.diffusion.process import (
 from wdport.diffusion.reference_samplers import Change, Noise, consistency_states, solver_states
 from wdport.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE, ReferenceLevels
 from wdport.diffusion.sampler_steps import SAMPLERS, Updates, consistency, predictor_corrector
-from wdport.diffusion.spacing import LEVELS, RHO, WHOLE, exponential, karras, step_count
+from wdport.diffusion.schedules import LEVELS, RHO, WHOLE, exponential, karras, step_count
 from wdport.errors import UsageError, did_you_mean
 from wdport.model import FORMER_SAMPLERS, Array, Clipping
 
 if TYPE_CHECKING:
-    from wdport.diffusion.noising import Noising
+    from wdport.diffusion.noise import Noising
 
 EDM: Final = "EDMEulerScheduler"
 EDM_SOLVER: Final = "EDMDPMSolverMultistepScheduler"
@@ -253,7 +253,7 @@ class LevelProcess(Process):
         return replace(self, spacing=spacing, levels=LEVELS[spacing](usual[0], usual[-1], len(usual)))
 
     def noising(self, law: str = UNIFORM) -> Noising:
-        from wdport.diffusion.noising import EdmNoising, ScoreNoising  # imports jax
+        from wdport.diffusion.noise import EdmNoising, ScoreNoising  # imports jax
 
         scheduler = self.scheduler
         if law != UNIFORM:

@@ -179,7 +179,7 @@ def make_plan(
     Args:
         sampler: a name of :data:`wdport.diffusion.sampler_steps.SAMPLERS`, or any name with ``updates``.
         schedule: the checkpoint's beta, alpha and alpha_bar, each (T+1,), in any float dtype.
-        steps: falling diffusion steps, as from :func:`wdport.diffusion.spacing.step_list`; after the last one the
+        steps: falling diffusion steps, as from :func:`wdport.diffusion.schedules.step_list`; after the last one the
             sampler goes to ``end``.
         eta: noise level of DDIM; 0 adds no noise.
         target: what the network predicts, one of :data:`wdport.diffusion.sampler_steps.TARGETS` or ``LEVEL_TARGETS``.

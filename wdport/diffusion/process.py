@@ -12,7 +12,7 @@ from wdport.diffusion.reference_samplers import Change, Noise
 from wdport.model import Array, Clipping
 
 if TYPE_CHECKING:
-    from wdport.diffusion.noising import Noising
+    from wdport.diffusion.noise import Noising
 
 UNIFORM, MIN_SNR = "uniform", "min-snr"
 """How training draws steps: all equally often, or those of much noise more often (Hang et al., arXiv 2303.09556)."""
@@ -114,7 +114,7 @@ class Process(Protocol):
 
     def respaced(self, spacing: str, count: int | None) -> Process:
         """The process whose samplers visit other steps, ``count`` of them, all for None, by a name of
-        :data:`wdport.diffusion.spacing.SPACINGS`: whole steps, or noise levels between those of the first and last
+        :data:`wdport.diffusion.schedules.SPACINGS`: whole steps, or noise levels between those of the first and last
         trained steps, with times between those of the steps. Raises :class:`UsageError`."""
         ...
 

@@ -32,8 +32,7 @@ from wdport.diffusion.process import (
 )
 from wdport.diffusion.reference_scheduler import KINDS, ReferenceScheduler
 from wdport.diffusion.sampler_steps import END, NOTHING, Point, Row, View, learned_z, shares, x, z
-from wdport.diffusion.schedules import NoiseSchedule, per_mille
-from wdport.diffusion.spacing import WHOLE, step_count, whole_steps
+from wdport.diffusion.schedules import WHOLE, NoiseSchedule, per_mille, step_count, whole_steps
 from wdport.errors import UsageError, did_you_mean, printable
 from wdport.model import Array, Clipping
 

@@ -17,18 +17,16 @@ from wdport.data.samples_reader import SeriesSet
 from wdport.data.series import Series
 from wdport.data.statistics import Statistics
 from wdport.data.transforms import OHLC_ATR
-from wdport.diffusion.spacing import SPACINGS
+from wdport.diffusion.schedules import SPACINGS
 from wdport.errors import UsageError
-from wdport.evaluation.api import Report, evaluate
+from wdport.evaluation.api import Data, Given, Report, evaluate, opened, real_windows, require_scale, set_of
 from wdport.evaluation.distances import Scaling
 from wdport.evaluation.result import Evaluation, apart
-from wdport.evaluation.sets import Data, Given, opened, real_windows, require_scale, set_of
 from wdport.model import FORMER_SAMPLERS, Array, Decoding, Diffused, KerasModel
 from wdport.sampling.condition import DATA
 from wdport.sampling.job import Job, SamplingClock, plan_job
 from wdport.sampling.request import Request
-from wdport.sampling.sampler import Programs, programs_of
-from wdport.sampling.samples import Samples
+from wdport.sampling.sampler import Programs, Samples, programs_of
 
 MOST: Final = 1_000_000
 """Maximum steps of a setting."""

@@ -13,7 +13,7 @@ from typing import IO, Any, cast
 import numpy as np
 
 from wdport.checkpoint import Checkpoint, open_checkpoint
-from wdport.checkpoint.dtypes import ITEMSIZE
+from wdport.checkpoint.tensor import ITEMSIZE
 from wdport.compare.findings import GATES, Finding, Measure, fact, measure, notice
 from wdport.compare.measure import same_bits, ulps
 from wdport.conversion.inverse import Restored, restored

@@ -20,8 +20,7 @@ from wdport.checkpoint.error_context import located
 from wdport.compare.probe import model_arguments
 from wdport.compare.programs import TRACING
 from wdport.errors import MisfitError, WdportError, error_of
-from wdport.files.keras_reader import open_weights
-from wdport.files.quiet_file import quiet_hdf5
+from wdport.files.keras_file import open_weights, quiet_hdf5
 from wdport.keras_runtime import (
     default_float,
     exact_float64,

@@ -16,14 +16,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wdport.checkpoint import open_checkpoint
-from wdport.checkpoint.dtypes import NUMPY
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.reading import decode
 from wdport.checkpoint.safetensors import read_safetensors
-from wdport.checkpoint.source import Source, Span
+from wdport.checkpoint.source import Source, Span, decode
+from wdport.checkpoint.tensor import NUMPY
 from wdport.errors import InputError, InternalError, MachineError
-from wdport.files.keras_reader import ASSETS, KerasArchive, dataset_paths, open_weights
+from wdport.files.keras_file import ASSETS, KerasArchive, dataset_paths, open_weights
 from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST, file_sha256
 from wdport.files.model_target import Target
 from wdport.files.npz_file import manifest_in, open_npz, values_of
@@ -33,7 +32,7 @@ from wdport.limits import MAX_MANIFEST_BYTES
 from wdport.model import Array
 
 if TYPE_CHECKING:
-    from wdport.files.keras_writer import ArchiveWriter, WeightsWriter
+    from wdport.files.keras_file import ArchiveWriter, WeightsWriter
 
 Shape = tuple[int, ...]
 
@@ -111,7 +110,7 @@ def write_by_keras(
 ) -> Written:
     """Write a model with Keras: ``save`` writes it and returns the written values by path, which must equal those that
     ``read`` returns."""
-    from wdport.files.keras_writer import add_manifest
+    from wdport.files.keras_file import add_manifest
 
     saved = {name: digest(array) for name, array in save(file).items()}
     config_json = read_metadata(file).config_json
@@ -219,7 +218,7 @@ def _open(
 ) -> SafetensorsWriter | ArchiveWriter | WeightsWriter:
     if kind == "safetensors":
         return SafetensorsWriter(file, variables, room)
-    from wdport.files.keras_writer import ArchiveWriter, WeightsWriter
+    from wdport.files.keras_file import ArchiveWriter, WeightsWriter
 
     return ArchiveWriter(file, variables, config_json, assets) if kind == "keras" else WeightsWriter(file, variables)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.files import orbax_folder
-from wdport.files import sharded_writer as sharded_file
+from wdport.files import safetensors_writer as sharded_file
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import INDEX, MANIFEST, manifest_of
 from wdport.files.orbax_folder import ITEM, require_orbax

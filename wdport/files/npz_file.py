@@ -15,9 +15,9 @@ from typing import IO, Final
 
 import numpy as np
 
-from wdport.checkpoint.dtypes import NUMPY
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source, Span
+from wdport.checkpoint.tensor import NUMPY
 from wdport.checkpoint.zip_archive import read_flat_members
 from wdport.errors import InternalError
 from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST

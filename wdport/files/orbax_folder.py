@@ -15,8 +15,8 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
-from wdport.checkpoint.dtypes import NUMPY
 from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.tensor import NUMPY
 from wdport.errors import MachineError, MisfitError
 from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST
 from wdport.files.safetensors_writer import PlannedTensor

@@ -12,9 +12,8 @@ from keras import layers, ops
 
 from wdport.model import Array
 from wdport.model import KerasTensor as Tensor
-from wdport.nets.composed import Composed
+from wdport.nets.composed import Composed, wide
 from wdport.nets.norms import GroupNorm
-from wdport.nets.precision import wide
 
 
 def attend(q: Tensor, k: Tensor, v: Tensor) -> Tensor:

@@ -1,10 +1,13 @@
-"""Layers that consist of others, of whose inputs they know the shapes."""
+"""Layers that consist of others, of whose inputs they know the shapes; and the dtype of sums and exponentials, whatever
+the compute dtype."""
 
 from __future__ import annotations
 
-from keras import layers
+import keras
+from keras import layers, ops
 
 from wdport.model import KerasLayer
+from wdport.model import KerasTensor as Tensor
 
 Shape = tuple[int | None, ...]
 
@@ -25,3 +28,8 @@ class Composed(layers.Layer):
     def build(self, *_: Shape) -> None:
         for name, shapes in self._shapes.items():
             getattr(self, name).build(*shapes)
+
+
+def wide(x: Tensor) -> Tensor:
+    """``x`` in at least float32: sums and exponentials are not computed in 16 bits (nor in PyTorch)."""
+    return ops.cast(x, "float32") if keras.backend.standardize_dtype(x.dtype) in ("bfloat16", "float16") else x

@@ -8,7 +8,7 @@ from jax import lax
 from keras import layers, ops
 
 from wdport.model import KerasTensor as Tensor
-from wdport.nets.precision import wide
+from wdport.nets.composed import wide
 
 
 def conv(channels: int, window: int = 3, *, name: str) -> layers.Conv2D:

@@ -10,7 +10,7 @@ from jax import lax
 from keras import layers, ops
 
 from wdport.model import KerasTensor as Tensor
-from wdport.nets.precision import wide
+from wdport.nets.composed import wide
 
 
 class GroupNorm(layers.Layer):

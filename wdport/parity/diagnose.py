@@ -14,10 +14,9 @@ import numpy as np
 from wdport.compare.activations import other_activation
 from wdport.compare.calls import layer_of, leaves
 from wdport.compare.comparison import Comparison
-from wdport.compare.orders import flatten_order
 from wdport.compare.probe import Probe
 from wdport.compare.recognize import attention_difference, difference
-from wdport.compare.relations import added_relations, relations, same, variable_relations
+from wdport.compare.relations import added_relations, flatten_order, relations, same, variable_relations
 from wdport.compare.results import Evidence, Fault
 from wdport.compare.trials import Trial
 from wdport.conversion.prepare import Prepared

@@ -20,10 +20,10 @@ import numpy as np
 from wdport.compare.findings import Finding, fact
 from wdport.compare.measure import same_bits
 from wdport.compare.reference import Live, Reference, translated
-from wdport.conversion.apply import moved_arrays, source_array
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import rounded_values
+from wdport.conversion.values import moved_arrays, source_array
 from wdport.errors import MachineError, MisfitError, UsageError
 from wdport.families.roles import KeptByKeras, Referenced
 from wdport.files.model_files import read_variables

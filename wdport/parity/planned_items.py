@@ -13,12 +13,11 @@ from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared
 from wdport.errors import MachineError
 from wdport.families.roles import Completing, Sampled, Trained
-from wdport.parity.compare_recording import recorded_plan
 from wdport.parity.file_pair import both_files
-from wdport.parity.fresh.messages import from_json, to_json
-from wdport.parity.fresh.process import Worker
+from wdport.parity.fresh.process import Worker, from_json, to_json
 from wdport.parity.model_pair import user_reference
 from wdport.parity.recording import open_recording
+from wdport.parity.verify import recorded_plan
 from wdport.parity.verify_request import Pair
 from wdport.recorder import module_names
 

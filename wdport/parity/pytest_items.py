@@ -21,7 +21,7 @@ from wdport.errors import WdportError, flag, printable
 from wdport.options import PathText, options_of
 from wdport.parity.planned_items import expected
 from wdport.parity.policy.explain import ItemOutcome, gate_outcome, layer_outcome, verdict_outcome
-from wdport.parity.policy_verdict import Terms, judge, read_terms
+from wdport.parity.policy.judge import Terms, judge, read_terms
 from wdport.parity.verify_request import Pair
 
 if TYPE_CHECKING:

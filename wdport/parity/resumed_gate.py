@@ -19,8 +19,7 @@ from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.measure import relative_l2, same_bits
 from wdport.conversion.load import Converted, sound_variables
 from wdport.conversion.optimizer import converted_optimizer
-from wdport.conversion.optimizer_file import read_optimizer, require_weights
-from wdport.conversion.optimizer_state import Optimised
+from wdport.conversion.optimizer_file import Optimised, read_optimizer, require_weights
 from wdport.conversion.prepare import Prepared
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.keras_runtime import exact_float64, variables_by_path

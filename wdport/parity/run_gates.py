@@ -10,12 +10,14 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
 
 import jax
+import numpy as np
 
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
@@ -28,10 +30,13 @@ from wdport.compare.run_cases import Say, compare
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.families.registry import package_of_family
-from wdport.families.roles import KeptByKeras, Referenced, Sampled
+from wdport.families.roles import Completing, KeptByKeras, Referenced, Sampled
+from wdport.jax_settings import fast_compile
+from wdport.model import Array
 from wdport.options import PathText
 from wdport.parity.diagnose import probable_causes
-from wdport.parity.end_to_end.gates import use_gates
+from wdport.parity.end_to_end.generation import SidePair, Tokens, generation_gate
+from wdport.parity.end_to_end.samplers import SEED, samplers_gate
 from wdport.parity.file_pair import misread, provenance
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
@@ -39,10 +44,57 @@ from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
 from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, ResumedStart
 from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
-from wdport.parity.trajectories import SamplingNetwork
+from wdport.parity.trajectories import SamplingNetwork, file_process, reference_network
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
+from wdport.recorder import highest_precision, lifted, run
+from wdport.sampling.network import keras_network
 from wdport.version import VERSION
+
+
+def use_gates(prepared: Prepared, comparison: Comparison, samples: bool, full: bool) -> list[Gate]:
+    """The gates of the verbs that the family offers; ``samples`` states whether the model draws samples."""
+    family, gates = prepared.family, []
+    if samples and isinstance(family, Sampled):
+        with comparison.clock.gate("H"):
+            gates.append(_samplers(family, prepared, comparison, full))
+    if isinstance(family, Completing):
+        precision = highest_precision() if comparison.modules else nullcontext()  # a recording needs no torch
+        with comparison.clock.gate("I"), precision:
+            pair = SidePair(family, comparison.candidate.models, _tokens(comparison))
+            gates.append(generation_gate(pair, full))
+    return gates
+
+
+def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full: bool) -> Gate:
+    model, config = comparison.candidate.models["float64"], prepared.config
+    signature, modules = comparison.signature, comparison.modules
+    # a recording has no tables: its port's own are compared with their formulas
+    process = file_process(family, prepared) if modules else keras_network(model, (family, config)).process()
+    stated = signature.in_port(signature.make(SEED, 2, 1.0))[0].shape[1:]  # an input of one sample may be longer
+    decode = next((port.decode for port in signature.outputs if not port.parts), None)
+
+    def plain(state: Array, times: Array, condition: Array | None) -> Array:
+        return reference_network(signature, condition, modules["float64"])(state, times)
+
+    return samplers_gate(model, family, config, process, stated, decode, plain if full and modules else None)
+
+
+def _tokens(comparison: Comparison) -> Tokens:
+    """The reference's logits; those of the port's call, which float64 (A) compares with it, if it is a recording."""
+    modules = comparison.modules
+
+    def called(dtype: str, tokens: Array, read: Array) -> Array:
+        with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
+            # float64 (A) has compared this call with the recording, so it may serve as the reference here.
+            call = jax.jit(comparison.candidate.models[dtype], compiler_options=fast_compile())
+            return np.asarray(call((tokens.astype(np.int32), read)))
+
+    def observed(dtype: str, tokens: Array, read: Array) -> Array:
+        with lifted() if dtype == "float64" else nullcontext():
+            return run(modules[dtype], (tokens.astype(np.int64), read))[0]
+
+    return observed if modules else called
 
 
 @dataclass(frozen=True)

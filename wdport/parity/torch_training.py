@@ -17,7 +17,7 @@ import torch
 from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
-from wdport.conversion.optimizer_state import DECOUPLED, Optimised, Parameter
+from wdport.conversion.optimizer_file import DECOUPLED, Optimised, Parameter
 from wdport.errors import UsageError
 from wdport.families.user_functions import find_function
 from wdport.model import Array

@@ -26,7 +26,7 @@ from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.probe import model_arguments, tensors
 from wdport.compare.programs import CompiledProgram
 from wdport.conversion.load import Converted
-from wdport.conversion.optimizer_state import DECOUPLED, SETTINGS, Kind
+from wdport.conversion.optimizer_file import DECOUPLED, SETTINGS, Kind
 from wdport.conversion.prepare import Prepared
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variable_values, variables_by_path

@@ -32,8 +32,8 @@ from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.probe import Tensor
 from wdport.compare.programs import CompiledProgram
-from wdport.conversion.apply import source_array
 from wdport.conversion.prepare import Prepared
+from wdport.conversion.values import source_array
 from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import SamplingPlan

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from wdport.options import PathText
 from wdport.parity import verdict
-from wdport.parity.policy_verdict import judge, read_terms
+from wdport.parity.policy.judge import judge, read_terms
 from wdport.parity.reports import render_html, render_markdown
 from wdport.parity.reports.text import render_card, render_repr, render_text
 

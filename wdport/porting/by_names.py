@@ -20,7 +20,7 @@ from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import KerasLayer
 from wdport.porting.candidate_rows import Fields, layer_option, tensor_rules
-from wdport.porting.keras_side import KerasSide
+from wdport.porting.fingerprints import KerasSide
 from wdport.porting.suggest import Models, Suggestion, family_of
 from wdport.porting.units import Unit, likeness
 from wdport.porting.writing import Doubt, fold, fold_doubts, sections

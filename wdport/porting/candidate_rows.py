@@ -21,7 +21,7 @@ from wdport.compare.calls import Call
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.layouts import AFTER, Layout, in_port
 from wdport.compare.measure import relative_l2
-from wdport.compare.orders import agreeing
+from wdport.compare.relations import agreeing
 from wdport.compare.taps import layout_of
 from wdport.errors import WdportError
 from wdport.mapping.arrays import apply_rule

@@ -13,8 +13,7 @@ from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import Array, KerasLayer
 from wdport.porting import candidate_rows as rows
 from wdport.porting.candidate_rows import FillOption
-from wdport.porting.fingerprints import Print
-from wdport.porting.keras_side import InputCall, KerasSide
+from wdport.porting.fingerprints import InputCall, KerasSide, Print
 from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible
 

@@ -27,8 +27,7 @@ from wdport.errors import WdportError
 from wdport.model import Array, KerasLayer
 from wdport.porting.candidate_rows import FillOption, layer_option, table_of_rows
 from wdport.porting.counterfactuals import mends
-from wdport.porting.fingerprints import Print
-from wdport.porting.keras_side import InputCall, KerasSide
+from wdport.porting.fingerprints import InputCall, KerasSide, Print
 from wdport.porting.matching import RunOutcome
 from wdport.porting.torch_run import TorchRun, TorchValue, joined_bits
 from wdport.porting.units import Unit, likeness, module_of, possible, torch_kinds

@@ -1,4 +1,5 @@
-"""Prints: properties of an array that do not change when it is transposed, reshaped, padded or repeated.
+"""Prints: properties of an array that do not change when it is transposed, reshaped, padded or repeated; and the Keras
+model whose layers have them.
 
 Two models store the same activations in different layouts: channels first or last, flattened or not, padded before a
 convolution or in it. Their sorted values, without zeros and repetitions, are equal, and with random weights no two
@@ -15,7 +16,10 @@ from typing import Generic, TypeVar
 
 import numpy as np
 
-from wdport.model import Array
+from wdport.compare.calls import layer_of
+from wdport.compare.pairs import is_keras
+from wdport.keras_runtime import layers_by_path, variables_by_path
+from wdport.model import Array, KerasModel, KerasVariable
 
 NEAR = 1e-9
 """Tolerance for equal values, relative to the largest: float64 rounding through a deep network is smaller, the effect
@@ -121,3 +125,43 @@ class Prints(Generic[T]):
             stored, value = self._held[place]
             if stored.same(key):
                 yield value
+
+
+_OPAQUE = ("RNN", "Bidirectional", "TimeDistributed")
+"""Classes of ``keras.layers`` that call the layers below them in a loop, where the calls are not visible."""
+
+
+class KerasSide:
+    """The Keras model: its layers that can be watched, and the variables below each."""
+
+    def __init__(self, model: KerasModel) -> None:
+        self.model = model
+        every = layers_by_path(model)
+        opaque = tuple(f"{path}/" for path, layer in every.items() if is_keras(layer, *_OPAQUE))
+        # Layers below an opaque one are not watched: their variables are filled as those of the outer layer.
+        self.layers = {path: layer for path, layer in every.items() if not path.startswith(opaque)}
+        self.variables: dict[str, KerasVariable] = {
+            path: variable for path, variable in variables_by_path(model).items() if "float" in str(variable.dtype)
+        }
+
+    def variables_below(self, path: str) -> dict[str, KerasVariable]:
+        """The variables of a layer and of the layers in it."""
+        return {name: variable for name, variable in self.variables.items() if not path or name.startswith(f"{path}/")}
+
+    def direct_variables(self, path: str) -> dict[str, KerasVariable]:
+        """The variables of a layer that do not belong to a watched layer in it."""
+        inside = tuple(f"{layer}/" for layer in self.layers if not path or layer.startswith(f"{path}/"))
+        return {name: variable for name, variable in self.variables_below(path).items() if not name.startswith(inside)}
+
+
+@dataclass
+class InputCall:
+    """A call of a Keras layer: its inputs and outputs."""
+
+    call: str
+    inputs: list[Array]
+    outputs: list[Array] = field(default_factory=list)
+
+    @property
+    def path(self) -> str:
+        return layer_of(self.call)

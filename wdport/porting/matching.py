@@ -22,8 +22,7 @@ from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import Array, KerasLayer
 from wdport.porting.candidate_rows import Agreement, FillOption, Guide, agreement
 from wdport.porting.candidates import Candidates
-from wdport.porting.fingerprints import Print
-from wdport.porting.keras_side import InputCall, KerasSide
+from wdport.porting.fingerprints import InputCall, KerasSide, Print
 from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import Unit
 

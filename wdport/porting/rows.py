@@ -11,8 +11,7 @@ import numpy as np
 from wdport.mapping.plan import Plan, make_plan
 from wdport.model import Array
 from wdport.porting.candidate_rows import Fields, FillOption, planned, table_of_rows
-from wdport.porting.fingerprints import NEAR, Print
-from wdport.porting.keras_side import KerasSide
+from wdport.porting.fingerprints import NEAR, KerasSide, Print
 from wdport.porting.matching import RunOutcome
 from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import Unit, likeness, possible

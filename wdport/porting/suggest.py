@@ -23,7 +23,7 @@ from wdport.files.temporary import scratch_folder
 from wdport.model import Array, Document
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.candidate_rows import Fields, table_of_rows
-from wdport.porting.keras_side import KerasSide
+from wdport.porting.fingerprints import KerasSide
 from wdport.porting.matching import Assigning, Decision, RunOutcome, next_guess
 from wdport.porting.rows import suggested_rows
 from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, fill, run_torch

@@ -11,6 +11,6 @@ from wdport.sampling.network import stored_network as stored_network
 from wdport.sampling.request import Request as Request
 from wdport.sampling.sampler import Programs as Programs
 from wdport.sampling.sampler import Sampler as Sampler
+from wdport.sampling.sampler import Samples as Samples
 from wdport.sampling.sampler import plan_of as plan_of
 from wdport.sampling.sampler import programs_of as programs_of
-from wdport.sampling.samples import Samples as Samples

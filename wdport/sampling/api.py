@@ -14,8 +14,7 @@ from wdport.errors import UsageError
 from wdport.model import Array, KerasModel
 from wdport.sampling.job import plan_job
 from wdport.sampling.request import Request
-from wdport.sampling.sampler import programs_of
-from wdport.sampling.samples import Samples
+from wdport.sampling.sampler import Samples, programs_of
 
 
 def sample(

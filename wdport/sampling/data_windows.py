@@ -13,7 +13,7 @@ from wdport.errors import UsageError
 from wdport.model import Array, Condition, Decoding, Diffused
 from wdport.sampling.condition import checked_known
 from wdport.sampling.request import Request
-from wdport.sampling.samples import Samples
+from wdport.sampling.sampler import Samples
 
 ANCHORS = "anchors"
 LARGEST = 1e12

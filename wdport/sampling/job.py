@@ -23,8 +23,7 @@ from wdport.sampling.condition import FURTHEST, checked_condition, guided, resam
 from wdport.sampling.data_windows import Restoring, drawn_windows, restoring
 from wdport.sampling.devices import spread_over
 from wdport.sampling.request import Request
-from wdport.sampling.sampler import Programs, Sampler, plan_of
-from wdport.sampling.samples import Done, Samples
+from wdport.sampling.sampler import Done, Programs, Sampler, Samples, plan_of
 
 
 @dataclass(frozen=True)

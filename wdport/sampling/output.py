@@ -31,8 +31,7 @@ from wdport.jax_settings import fast_run
 from wdport.model import Array
 from wdport.sampling.job import Job, SamplingClock, SamplingRun
 from wdport.sampling.parts import Parts
-from wdport.sampling.sampler import Sampler
-from wdport.sampling.samples import Done, Samples
+from wdport.sampling.sampler import Done, Sampler, Samples
 
 PARTS = 32
 """Approximate number of parts by default, if they fit easily into memory."""

@@ -11,13 +11,15 @@ from typing import Any, Final
 import numpy as np
 
 from wdport.conversion.optimizer_file import (
+    DECOUPLED,
+    SETTINGS,
+    Optimised,
     optimizer_output,
     read_optimizer,
     require_weights,
     weights_digest,
     write_optimizer,
 )
-from wdport.conversion.optimizer_state import DECOUPLED, SETTINGS, Optimised
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import Array, KerasModel, KerasVariable

@@ -11,8 +11,8 @@ from keras import ops
 
 from parity_tests.faults.changes import kernel, nonlinearity, without_bias
 from wdport.families.faults import Mutant, array_of, attributes, calling, holding
+from wdport.families.wan_vae.blocks import Stream
 from wdport.families.wan_vae.config import CoderStage, Config, down_stages, flat, up_stages
-from wdport.families.wan_vae.stream import Stream
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 from wdport.nets.attention import attend
 

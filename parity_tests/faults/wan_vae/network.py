@@ -12,11 +12,10 @@ import numpy as np
 
 from parity_tests.faults.changes import copied, rounded
 from wdport.families.faults import Change, Mutant, calling, setting
+from wdport.families.wan_vae import blocks as streams
 from wdport.families.wan_vae import port as ports
-from wdport.families.wan_vae import stream as streams
-from wdport.families.wan_vae.blocks import each_frame
+from wdport.families.wan_vae.blocks import Frames, Stream, each_frame
 from wdport.families.wan_vae.config import GROUP, Config, down_stages, flat, up_stages
-from wdport.families.wan_vae.stream import Frames, Stream
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 NETWORK = ("",)

@@ -26,7 +26,7 @@ from wdport.conversion.load import open_converted
 from wdport.families.ts2vec.family import FAMILY, TS2VecFamily
 from wdport.families.ts2vec.reference import TS2Vec
 from wdport.keras_runtime import layers_by_path
-from wdport.mapping.shipped import shipped_tables
+from wdport.mapping.table import shipped_tables
 
 (TABLE,) = (table for table in shipped_tables() if table.family == "ts2vec")
 

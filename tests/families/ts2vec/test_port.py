@@ -19,7 +19,7 @@ from wdport.families.ts2vec.config import Config
 from wdport.families.ts2vec.family import FAMILY
 from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Plan, make_plan
-from wdport.mapping.shipped import shipped_tables
+from wdport.mapping.table import shipped_tables
 
 (TABLE,) = (table for table in shipped_tables() if table.family == "ts2vec")
 

@@ -20,7 +20,7 @@ from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
-from wdport.mapping.shipped import choose_table
+from wdport.mapping.table import choose_table
 from wdport.recorder import run
 from wdport.sampling.network import keras_network
 

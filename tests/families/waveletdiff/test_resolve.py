@@ -19,7 +19,7 @@ from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.resolve import ASSUMED, resolve
 from wdport.fields import fields_of, marked
 from wdport.mapping.plan import Misfits, make_plan
-from wdport.mapping.shipped import choose_table
+from wdport.mapping.table import choose_table
 from wdport.model import ConfigurationSource
 from wdport.parity.selftest.inject import inject
 from wdport.parity.selftest.specimen import Specimen

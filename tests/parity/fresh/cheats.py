@@ -102,7 +102,7 @@ def on_the_stack(_: Cheating, __: Any, y: Any) -> Any:
 
 def among_the_modules(_: Cheating, __: Any, y: Any) -> Any:
     """Looks for the comparison among the imported modules."""
-    return right_if("wdport.parity.fresh.messages" in sys.modules or "wdport.parity.verify" in sys.modules, y)
+    return right_if("wdport.parity.fresh.process" in sys.modules or "wdport.parity.verify" in sys.modules, y)
 
 
 def nan(_: Cheating, x: Any, y: Any) -> Any:

@@ -22,8 +22,7 @@ from wdport.compare.calls import Case
 from wdport.errors import MisfitError, error_from
 from wdport.model import Signature
 from wdport.parity.fresh.gate import FreshCase, draw_seed, fresh_cases, sample_error
-from wdport.parity.fresh.messages import BrokenMessage, from_json, receive, send, to_json
-from wdport.parity.fresh.process import _START
+from wdport.parity.fresh.process import _START, BrokenMessage, from_json, receive, send, to_json
 from wdport.parity.planned_items import expected
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_request import Pair

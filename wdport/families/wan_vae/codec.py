@@ -22,14 +22,14 @@ import numpy as np
 from jax.sharding import Mesh
 
 from wdport.errors import UsageError
+from wdport.families.wan_vae.blocks import Chunk
 from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.stream import Chunk
 from wdport.jax_settings import fast_compile
 from wdport.keras_runtime import described, exact_float64, variables_by_path
 from wdport.model import Array, Free, Function, KerasModel, Taken
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.chunked import Chunked, Held, Step, Weights, require_divisible, scanned
-from wdport.nets.precision import wide
+from wdport.nets.composed import wide
 from wdport.options import COUNT, require_number
 
 

@@ -16,10 +16,9 @@ import keras
 from keras import layers
 
 from wdport.families.ported_model import PortedModel
-from wdport.families.wan_vae.blocks import WINDOW, Level, Mid, Residual, Smaller, of
+from wdport.families.wan_vae.blocks import WINDOW, Frames, Level, Mid, Residual, Smaller, Stream, of
 from wdport.families.wan_vae.codec import Codec, CodecSettings, Coding
 from wdport.families.wan_vae.config import GROUP, Config, down_stages, flat, up_stages
-from wdport.families.wan_vae.stream import Frames, Stream
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.composed import Composed

@@ -18,9 +18,8 @@ from wdport.families.waveletdiff.initial import XavierUniform, Zeros, linear
 from wdport.families.waveletdiff.variables import position_table, time_frequencies
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.boundary import once
-from wdport.nets.composed import Composed
+from wdport.nets.composed import Composed, wide
 from wdport.nets.norms import RMSNorm
-from wdport.nets.precision import wide
 
 SCALE_GAIN = 10.0
 """Of a scale within the logarithm that is embedded."""

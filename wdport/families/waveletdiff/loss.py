@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.diffusion.loss import DiffusionLoss, RandomBatch
-from wdport.diffusion.noising import step_noising
+from wdport.diffusion.noise import step_noising
 from wdport.diffusion.schedules import per_mille
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array, Batch, LossPart, Objective

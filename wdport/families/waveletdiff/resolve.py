@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from wdport.checkpoint.dtypes import HALF_ROUNDING
+from wdport.checkpoint.tensor import HALF_ROUNDING
 from wdport.data.transforms import OHLC_ATR
 from wdport.diffusion.schedules import identify_schedule
 from wdport.errors import MisfitError

@@ -12,8 +12,7 @@ from wdport.data.units import logarithmic
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.process import Run
 from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
-from wdport.diffusion.schedules import NoiseSchedule, per_mille
-from wdport.diffusion.spacing import step_list
+from wdport.diffusion.schedules import NoiseSchedule, per_mille, step_list
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array, ArrayNames, Condition, Decoding, Diffused, NotDecoded, Windowed
 

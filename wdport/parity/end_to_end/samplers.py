@@ -29,8 +29,7 @@ from wdport.parity.end_to_end.sides import UseMeasures
 from wdport.sampling.job import plan_job
 from wdport.sampling.network import Network, keras_network
 from wdport.sampling.request import Request
-from wdport.sampling.sampler import Programs
-from wdport.sampling.samples import Samples
+from wdport.sampling.sampler import Programs, Samples
 
 SAMPLES, BATCH, SEED = 5, 3, 7
 GUIDANCE = (2.5, 0.5)

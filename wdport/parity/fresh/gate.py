@@ -34,8 +34,7 @@ from wdport.model import Array, Signature
 from wdport.options import PathText
 from wdport.parity.file_pair import BothFiles, both_files
 from wdport.parity.fresh.confinement import FRAMEWORKS
-from wdport.parity.fresh.messages import BrokenMessage, Message, from_json, to_json
-from wdport.parity.fresh.process import Worker
+from wdport.parity.fresh.process import BrokenMessage, Message, Worker, from_json, to_json
 from wdport.parity.model_pair import source_tensors
 from wdport.parity.verdict import TERMS
 from wdport.parity.verdict_api import Verdict

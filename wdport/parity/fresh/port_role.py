@@ -21,7 +21,7 @@ from wdport.compare.probe import model_arguments, tensor_names, tensors
 from wdport.conversion.load import load_model
 from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
 from wdport.model import Array, KerasModel
-from wdport.parity.fresh.messages import BrokenMessage, receive, send
+from wdport.parity.fresh.process import BrokenMessage, receive, send
 from wdport.recorder import cast
 
 Result = TypeVar("Result")

@@ -17,7 +17,7 @@ from wdport.compare.reference import Live, translated
 from wdport.errors import WdportError
 from wdport.model import Array
 from wdport.parity.file_pair import BothFiles, both_files
-from wdport.parity.fresh.messages import BrokenMessage, from_json, receive, send, to_json
+from wdport.parity.fresh.process import BrokenMessage, from_json, receive, send, to_json
 from wdport.parity.model_pair import own_reference, source_tensors, user_reference
 from wdport.parity.planned_items import expected
 from wdport.parity.verify import compare_files

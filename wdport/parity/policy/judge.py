@@ -1,14 +1,18 @@
-"""Judge a finished verdict under a policy. No model is run."""
+"""Judge a finished verdict under a policy, without running a model; and for CI: read the policy and the baseline, try
+known faults, then judge by both."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import date
+from typing import Any
 
 from wdport.compare.findings import GATES, Finding, Gate, by_subject, fact, label
 from wdport.compare.gate_bounds import bounds
-from wdport.parity.policy.policy import BoundSetting, Policy, Waiver
+from wdport.options import PathText
+from wdport.parity.policy.baseline import apply_baseline, make_baseline, read_baseline, write_baseline
+from wdport.parity.policy.policy import BoundSetting, Policy, Waiver, read_policy
 from wdport.parity.verdict import Verdict
 
 NAME = "P"
@@ -95,3 +99,36 @@ def _bound_notice(setting: BoundSetting) -> Finding:
     reason = f": {setting.reason}" if setting.reason else ""
     detail = f"{change} to {setting.value:g} (default {setting.default:g}){until}{reason}"
     return Finding(setting.name, "bound", setting.value, setting.default, detail=detail)
+
+
+@dataclass(frozen=True)
+class Terms:
+    """The policy and the baseline that a run is judged by besides the default bounds; both are optional."""
+
+    policy: Policy | None = None
+    baseline: Mapping[str, Any] | None = None
+
+    @property
+    def any(self) -> bool:
+        return self.policy is not None or self.baseline is not None
+
+
+def read_terms(policy: PathText | None, baseline: PathText | None, today: date) -> Terms:
+    """Read both files; raises ``UsageError`` or ``InputError`` if one of them is wrong."""
+    return Terms(read_policy(policy, today) if policy else None, read_baseline(baseline) if baseline else None)
+
+
+def judge(verdict: Verdict, terms: Terms, today: date, canaries: Gate | None = None) -> Verdict:
+    """The verdict under the terms, with the gate of the known faults if they were tried."""
+    if canaries is not None:
+        verdict = replace(verdict, gates=(*verdict.gates, canaries))
+    if terms.policy is not None:
+        verdict = apply_policy(verdict, terms.policy, today)
+    if terms.baseline is not None:
+        verdict = apply_baseline(verdict, terms.baseline)
+    return verdict
+
+
+def update_baseline(path: PathText, verdict: Verdict, force: bool = False) -> None:
+    """Write the verdict's errors as the baseline; raises if the verdict does not qualify."""
+    write_baseline(path, make_baseline(verdict), force)

@@ -24,9 +24,9 @@ from wdport.compare.layouts import axes, laid_out
 from wdport.compare.probe import Probe
 from wdport.compare.reference import Live
 from wdport.compare.taps import align
-from wdport.conversion.apply import converted_arrays
 from wdport.conversion.convert import write_arrays
 from wdport.conversion.prepare import Settings, prepare
+from wdport.conversion.values import converted_arrays
 from wdport.families.faults import FaultSet, Mutant
 from wdport.families.roles import Family
 from wdport.files.model_target import choose_target

@@ -32,9 +32,8 @@ from wdport.mapping.kinds.kind import (
 )
 from wdport.mapping.kinds.resizing import PADDING_ORDER, padding
 from wdport.porting.outline.axes import AxisMove, text
-from wdport.porting.outline.events import Slice, TracedTensor
 from wdport.porting.outline.expressions import index as index_text
-from wdport.porting.outline.functions import canonical, dims, numbers
+from wdport.porting.outline.functions import Slice, TracedTensor, canonical, dims, numbers
 from wdport.porting.outline.settings import equal, parameters, short
 from wdport.shared_types import about
 

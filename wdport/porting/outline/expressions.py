@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from wdport.porting.outline.events import Event, Slice, TensorSource, Trace, TracedTensor
-from wdport.porting.outline.functions import bound, canonical
+from wdport.porting.outline.functions import Event, Slice, TensorSource, Trace, TracedTensor, bound, canonical
 from wdport.porting.outline.settings import equal
 
 LONGEST = 60

@@ -8,8 +8,19 @@ from dataclasses import replace
 from wdport.mapping.kinds import FUNCTIONS, MODULES
 from wdport.mapping.kinds.kind import Atom, Axes, Group, OutputAxes
 from wdport.porting.outline.axes import RANKS, AxisMove, atom_size, image, last, named, permute, regroup, unique
-from wdport.porting.outline.events import Event, Slice, TensorSource, Trace, TracedTensor, traced_tensors
-from wdport.porting.outline.functions import bound, canonical, dims, numbers, order_of
+from wdport.porting.outline.functions import (
+    Event,
+    Slice,
+    TensorSource,
+    Trace,
+    TracedTensor,
+    bound,
+    canonical,
+    dims,
+    numbers,
+    order_of,
+    traced_tensors,
+)
 from wdport.porting.outline.settings import torch_class
 from wdport.recorder import Input
 

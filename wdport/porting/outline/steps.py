@@ -10,10 +10,18 @@ import torch
 from wdport.mapping.kinds.kind import Axes, Counterpart, TorchCall, keras_permutation
 from wdport.porting.outline.axes import AxisMove, atoms, chained, text
 from wdport.porting.outline.counterparts import LAYERS, Default, call_text, differing, layer_of, of_function, of_move
-from wdport.porting.outline.events import Event, TensorSource, Trace, TracedTensor, traced_tensors
 from wdport.porting.outline.expressions import TensorNames, expression, index, local, paths
 from wdport.porting.outline.flow import AxisFlow
-from wdport.porting.outline.functions import OPERATORS, bound, canonical
+from wdport.porting.outline.functions import (
+    OPERATORS,
+    Event,
+    TensorSource,
+    Trace,
+    TracedTensor,
+    bound,
+    canonical,
+    traced_tensors,
+)
 from wdport.porting.outline.result import Step, Value
 from wdport.porting.outline.settings import parameters, settings_of, torch_class, torch_text
 

@@ -16,8 +16,18 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from wdport import recorder
 from wdport.errors import MisfitError
-from wdport.porting.outline.events import Depends, Event, Size, Slice, TensorSource, Trace, TracedTensor, traced_tensors
-from wdport.porting.outline.functions import is_identity, kind_of
+from wdport.porting.outline.functions import (
+    Depends,
+    Event,
+    Size,
+    Slice,
+    TensorSource,
+    Trace,
+    TracedTensor,
+    is_identity,
+    kind_of,
+    traced_tensors,
+)
 from wdport.porting.torch_run import tensors_in
 
 if TYPE_CHECKING:
