@@ -80,7 +80,7 @@ OPTIONS = (  # options of verify: made by make options
                           metavar="MODULE:FUNCTION", file=False, former="model"),
     Option("key", "Key of the state_dict, if the file has several; or ema for the averaged weights, raw for the "
                   "unaveraged ones. [default: automatic]", metavar="NAME", file=False),
-    Option("full", "Also compare bfloat16, gradients, optimizer steps and sampling.", kind="flag"),
+    Option("full", "Also compare bfloat16, gradients, training mode, optimizer steps and sampling.", kind="flag"),
     Option("with-optimizer", "Also compare training steps from the converted optimizer's state.",
                              kind="flag", former="resume"),
     Option("train", "Also compare both models in training mode: gradients, dropout, batch statistics, and trained"

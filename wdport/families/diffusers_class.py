@@ -66,7 +66,7 @@ class DiffusersClass:
         kind = getattr(torch, dtype)
         # Without `assign`, torch would copy the values into the parameters of the model, which are float32.
         model.load_state_dict({name: torch.from_numpy(array).to(kind) for name, array in tensors.items()}, assign=True)
-        return model.requires_grad_(True).eval()
+        return model.eval()
 
     def misread(
         self, values: Mapping[str, object], module: Any, load: Callable[[Mapping[str, object]], Any]

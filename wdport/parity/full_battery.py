@@ -1,4 +1,5 @@
-"""What `verify --full` adds: the port run eagerly, bfloat16, gradients, optimizer steps and sampling trajectories."""
+"""What `verify --full` adds: the port run eagerly, bfloat16, gradients, optimizer steps and sampling trajectories;
+training mode follows it, since it changes the weights."""
 
 from __future__ import annotations
 
@@ -111,7 +112,7 @@ def _compare_eagerly(comparison: Comparison, case: Case) -> None:
 def _optimizer_steps(
     family: Trained, prepared: Prepared, comparison: Comparison, probe: GradientProbe, say: Callable[[str], None]
 ) -> OptimizerErrors:
-    """Gate optimiser (D), for a family that defines its training loss."""
+    """Gate optimizer (D), for a family that defines its training loss."""
     say("optimizer steps")
     objective = family.objective(prepared.config, probe.model)
     with lifted(), comparison.clock.gate("D"):

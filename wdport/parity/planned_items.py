@@ -62,7 +62,7 @@ def _expected(
     family, config = prepared.family, prepared.config
     sampled = isinstance(family, Sampled) and not family.unsampled(config)
     there = {"0": True, "A'": bool(prepared.constants), "B'": full, "C": full,
-             "D": full and isinstance(family, Trained), "D'": resume, "M": train, "E": full and sampled,
+             "D": full and isinstance(family, Trained), "D'": resume, "M": train or full, "E": full and sampled,
              "E'": sampled, "H": sampled, "I": isinstance(family, Completing)}  # fmt: skip
     features = family.features(config)
     rows = [row.torch for row in prepared.table.taps if row.when is None or row.when in features]

@@ -1,8 +1,9 @@
 """Run the comparison and the gates of two opened files, and return the verdict.
 
 Gates: preflight, constants, float64 and float32, the last two per layer and per part of the output; the sampling
-network; and those of the model's family. The full battery adds bfloat16, gradients, optimizer and trajectories,
-which compares the sampling network in float64 as well. :mod:`wdport.compare.findings` describes each gate.
+network; and those of the model's family. The full battery adds bfloat16, gradients, optimizer, training mode and
+trajectories, which compares the sampling network in float64 as well. :mod:`wdport.compare.findings` describes each
+gate.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ class VerifySubject:
         digests: the SHA-256 of the files, by role.
         reference: the reference; ``None`` for the family's own.
         resumed: the optimizer to compare training steps of, if any.
-        train: compare both models in training mode.
+        train: compare both models in training mode, as the full battery does.
         probes: the cases to run.
         started: when the comparison began, of the monotonic clock.
     """
@@ -164,7 +165,7 @@ class _Run:
         # Before the gates, which change the weights that these remember.
         pair = (self.prepared, self.converted, self.sides)
         resumed = ResumedStart(*pair, subject.resumed.file) if subject.resumed is not None else None
-        training = TrainingStart(*pair) if subject.train else None
+        training = TrainingStart(*pair) if subject.train or full else None
         self.clock.add("0", time.monotonic() - subject.started)
         self.sets = WeightSets(self.prepared, self.sides, self.weights)
         self.sampling = None if setup.network else self._sampling_network()

@@ -1,9 +1,10 @@
 """Gate training mode (M): loss, gradients, running statistics and optimizer steps of both models in training mode.
 
-Both sides take ten steps of SGD and of Adam, one per batch, and five steps of AdamW with two groups, clipping, a
-schedule and the gradients of two batches. The port takes every step from the reference's state, so that a step's error
-is its own. What is random is replaced on both sides by a function of the same values: a dropped value depends on its
-position, which differs between the layouts of the two models.
+Both sides take five steps each of SGD, of Adam, and of AdamW with two groups, clipping, a schedule and the gradients of
+two batches; every optimizer begins with the weights of the files, one after another, since the states of all do not fit
+with 63 million parameters. The port takes every step from the reference's state, so that a step's error is its own.
+What is random is replaced on both sides by a function of the same values: a dropped value depends on its position,
+which differs between the layouts of the two models.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.gate_bounds import GRADIENT
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.probe import model_arguments, tensors
-from wdport.compare.programs import CompiledProgram
+from wdport.compare.programs import CompiledProgram, trim_memory
 from wdport.conversion.load import Converted
 from wdport.conversion.optimizer_file import DECOUPLED, SETTINGS, Kind
 from wdport.conversion.prepare import Prepared
@@ -66,8 +67,6 @@ RECIPES: Final = (
     OptimizerRecipe("Adam", {"lr": 1e-3, "betas": (0.9, 0.99)}, 0.01, 0.01),
     OptimizerRecipe("AdamW", {"lr": 1e-3, "betas": (0.8, 0.95)}, 0.1, 0.0, full=True),
 )
-"""The last one moves the weights from batch to batch; the steps of the others are taken back."""
-
 BATCHES: Final = 2
 """Batches of a step with ``full``."""
 
@@ -101,26 +100,38 @@ def training_mode_gate(start: TrainingStart) -> Gate:
         was_training = module.training
         module.train()
         try:
-            return _Steps(prepared, module, model).gate()
+            return _Steps(prepared, module, model, start.begin).gate()
         finally:
             module.train(was_training)
 
 
 class _Steps:
-    """Both sides, and the largest error so far by what is compared."""
+    """Both sides, and the largest error so far by what is compared; ``begin`` is PyTorch's state before any step."""
 
-    def __init__(self, prepared: Prepared, module: torch.nn.Module, model: KerasModel) -> None:
-        self._prepared, self._module, self._model = prepared, module, model
+    def __init__(
+        self, prepared: Prepared, module: torch.nn.Module, model: KerasModel, begin: Mapping[str, torch.Tensor]
+    ) -> None:
+        self._prepared, self._module, self._model, self._begin = prepared, module, model, begin
         self._variables = variables_by_path(model)
         self._program = CompiledProgram(self._port_step, FAST_COMPILE)
         self._errors: dict[str, float] = {}
         self._causes: dict[str, Finding] = {}
 
     def gate(self) -> Gate:
+        for index, recipe in enumerate(RECIPES):
+            self._train(recipe, index * STEPS)
+        measures = tuple(measure(name, "error", error, "gradient") for name, error in self._errors.items())
+        missing = [fact(f"the gradient by {name} was not compared", name, "missing") for name in self._uncompared()]
+        findings = (*self._frozen(), *self._unlike_pytorch(), *self._causes.values(), *missing)
+        return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures, findings)
+
+    def _train(self, recipe: OptimizerRecipe, first: int) -> None:
+        """Take the steps of a new optimizer from the weights of the files, with the batches from number ``first``."""
         signature = self._prepared.family.signature(self._prepared.config)
-        pairs: list[OptimizerPair] = []
-        for batch in range(STEPS * BATCHES):
-            inputs = signature.make(batch, BATCH, 1.0)
+        self._module.load_state_dict(self._begin)
+        pair: OptimizerPair | None = None
+        for batch in range(STEPS * (BATCHES if recipe.full else 1)):
+            inputs = signature.make(first + batch, BATCH, 1.0)
             before = self._moved()
             self._set(before)
             loss, slopes, state = self._port(signature.in_port(inputs))
@@ -130,14 +141,15 @@ class _Steps:
             for name, error in variable_errors(self._prepared, slopes, gradients).items():
                 self._add(f"gradient of {name}", error)
             self._statistics(before, state)
-            if not batch and gradients:
-                pairs = [self._pair(recipe, gradients) for recipe in RECIPES]
+            if gradients and pair is None:
+                pair = self._pair(recipe, gradients)
             del before, loss, slopes, state, gradients  # at 63 million parameters, 1.5 GB
-            self._step(pairs, batch)
-        measures = tuple(measure(name, "error", error, "gradient") for name, error in self._errors.items())
-        missing = [fact(f"the gradient by {name} was not compared", name, "missing") for name in self._uncompared()]
-        findings = (*self._frozen(), *self._unlike_pytorch(), *self._causes.values(), *missing)
-        return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures, findings)
+            trim_memory()
+            if pair is not None:
+                if recipe.full and batch % BATCHES == 0:
+                    self._add_all(pair.rates(batch // BATCHES))
+                self._add_all(pair.step())
+                trim_memory()
 
     def _pair(self, recipe: OptimizerRecipe, gradients: Mapping[str, Array]) -> OptimizerPair:
         """New optimizers of both sides, for the parameters that have gradients."""
@@ -175,16 +187,6 @@ class _Steps:
         port = (SGD if kind == "sgd" else Adam)(groups, members, **tables)
         port.build(variables)
         return OptimizerPair(self._prepared.plan.moves, self._model, port, reference, f", {recipe.name}")
-
-    def _step(self, pairs: Sequence[OptimizerPair], batch: int) -> None:
-        """Take every optimizer's step from the same weights; those of the last one stay."""
-        values = {name: parameter.detach().clone() for name, parameter in self._trained().items()}
-        for pair in pairs:
-            self._module.load_state_dict(values, strict=False)
-            self._set(self._moved())
-            if pair.reference.schedule is not None and batch % BATCHES == 0:
-                self._add_all(pair.rates(batch // BATCHES))
-            self._add_all(pair.step())
 
     def _set(self, arrays: Mapping[str, Array]) -> None:
         for path, array in arrays.items():

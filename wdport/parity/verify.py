@@ -169,8 +169,8 @@ def verify(
         key: dotted key of the state_dict, if the file holds more than one.
         reference: ``module:function`` that builds your own PyTorch model, in place of wdport's; see
             :mod:`wdport.recorder`.
-        full: also compare bfloat16, gradients, optimizer steps and trajectories, and run the port both eagerly and
-            compiled.
+        full: also compare bfloat16, gradients, training mode, optimizer steps and trajectories, and run the port both
+            eagerly and compiled.
         repro: a folder for the first faulty layer, if there is one, and a script that runs only that layer.
         say: called with a short message at every step, for a progress display.
         model: ``module:function`` that builds your own Keras model, if the table does not name it.
@@ -188,7 +188,7 @@ def verify(
         schedule: ``module:class`` of the learning-rate schedule in the checkpoint, if its fields do not show which
             PyTorch class it belongs to; requires ``resume``.
         train: also compare losses, gradients and running statistics of both models in training mode, and which weights
-            are trained.
+            are trained, as ``full`` does.
         seed: seed for the random inputs; the same seed produces the same inputs.
         cases: number of additional random inputs.
         fresh: also compare whole outputs on inputs and weights drawn at run time, with the port alone in a process

@@ -92,7 +92,8 @@ class PairOptions:
     sha256: Annotated[str | None,
         SHA256, Elsewhere("The SHA-256 that the checkpoint must have.", each_pair=True)] = None  # fmt: skip
     full: Annotated[bool, Option(
-        "Also compare bfloat16, gradients, optimizer steps and sampling."), NEEDS_MODEL] = False  # fmt: skip
+        "Also compare bfloat16, gradients, training mode, optimizer steps and sampling."),
+        NEEDS_MODEL] = False  # fmt: skip
     resume: Annotated[bool, Option(
         "Also compare training steps from the converted optimizer's state.",
         names=("--with-optimizer",), former=("--resume",)), NEEDS_MODEL] = False  # fmt: skip

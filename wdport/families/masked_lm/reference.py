@@ -72,4 +72,4 @@ def build_reference(
     if config.tie_word_embeddings:
         # `assign` has replaced both parameters by separate ones, and gradients of a tied head are summed in one.
         model.get_submodule("lm_head").weight = model.get_submodule("model.embed_tokens").weight
-    return model.requires_grad_(True).eval()
+    return model.eval()
