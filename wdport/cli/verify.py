@@ -48,11 +48,12 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     Exits with 0 if they are equal, with 1 if they differ or the policy or baseline is not met, and with 6 if something
     could not be compared.
     """
-    from wdport.exporting.artifact import is_artifact
+    from wdport.exporting.artifact import SUFFIX, is_artifact
     from wdport.parity.verify_request import Pair, is_fresh
 
     run = request_of(RunOptions, options)
-    if len(files) == 2 and options["against"] is None and is_artifact(Path(files[1])):
+    last = Path(files[-1]) if files else Path()
+    if len(files) == 2 and options["against"] is None and (last.suffix == SUFFIX or is_artifact(last)):
         return verify_exported(files, options)
     checkpoint, converted = _files(files, options["against"])
     values = tuple(parse_values(options["values"]).items())
