@@ -337,7 +337,7 @@ def test_a_layer_that_is_left_out_is_skipped(run: Run, stub: Stub) -> None:
 
 def test_a_full_run_has_more_tests(run: Run, pytester: pytest.Pytester) -> None:
     lines = run("--wdport-checkpoint", "small.ckpt", "--wdport-full", "--collect-only", "-q").outlines
-    for name in ("bfloat16", "gradients", "optimiser", "trajectories", "sampling-network"):
+    for name in ("bfloat16", "gradients", "optimizer", "trajectories", "sampling-network"):
         assert f"wdport::small.ckpt::{name}" in lines
 
 

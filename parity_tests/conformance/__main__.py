@@ -16,7 +16,7 @@ MADE = "<!-- What follows is written by `python -m parity_tests.conformance --ma
 def main(words: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m parity_tests.conformance", description=__doc__)
     parser.add_argument(
-        "--markdown", type=Path, metavar="FILE", help="write the report there, below the file's own text"
+        "--markdown", type=Path, metavar="FILE", help="replace the tables in FILE; the text above them stays"
     )
     parser.add_argument("--group", action="append", metavar="NAME", help="run these groups of pairs alone")
     given = parser.parse_args(words)

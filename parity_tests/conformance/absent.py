@@ -38,7 +38,7 @@ def differs(
 
 ABSENT = (
     *(refused(f"conv{rank}d with stride 2 and dilation 2",
-              "Keras allows one of them above 1; dilate and slice the output", f"conv{rank}d",
+              "Keras allows only one of them to be above 1; keep the dilation, and slice the output", f"conv{rank}d",
               partial(getattr(nn, f"Conv{rank}d"), 4, 5, 2, stride=2, dilation=2),
               partial(getattr(layers, f"Conv{rank}D"), 5, 2, strides=2, dilation_rate=2), "strides > 1", LAST[rank],
               ((2, 4, *(9, 8, 7)[:rank]),)) for rank in (1, 2, 3)),
@@ -66,7 +66,7 @@ ABSENT = (
     refused("embedding with max_norm", "Keras does not renormalize rows; renormalize the table", "embedding",
             partial(nn.Embedding, 7, 4, max_norm=1.0), partial(layers.Embedding, 7, 4, max_norm=1.0), NOT_AN_ARGUMENT,
             input=((2, 5),), below=7),
-    refused("lstm with proj_size", "Keras's state and output are one", "lstm", torch_rnn("LSTM", proj_size=2),
+    refused("lstm with proj_size", "in Keras, the output is the state itself", "lstm", torch_rnn("LSTM", proj_size=2),
             partial(layers.LSTM, 4, proj_size=2), NOT_AN_ARGUMENT, input=((2, 5, 3),)),
     refused("attention_packed with add_bias_kv", "Keras appends no learned key and value", "attention_packed",
             partial(nn.MultiheadAttention, 8, 2, add_bias_kv=True),
@@ -77,7 +77,8 @@ ABSENT = (
     refused("bilinear upsampling with align_corners", "Keras's grid is that of align_corners=False", "",
             partial(nn.Upsample, scale_factor=2, mode="bilinear", align_corners=True),
             partial(layers.UpSampling2D, 2, interpolation="bilinear", align_corners=True), NOT_AN_ARGUMENT, LAST[2]),
-    differs("bilinear upsampling with align_corners, without it", "Keras's grid is that of align_corners=False", "",
+    differs("bilinear upsampling with align_corners, by a layer without it",
+            "Keras's grid is that of align_corners=False", "",
             partial(nn.Upsample, scale_factor=2, mode="bilinear", align_corners=True),
             partial(layers.UpSampling2D, 2, interpolation="bilinear"), LAST[2]),
     differs("bicubic upsampling", "Keras's kernel has a = -0.5, PyTorch's a = -0.75", "",
@@ -85,7 +86,8 @@ ABSENT = (
             interpolation="bicubic"), LAST[2]),
     differs("avg_pool2d whose padding counts, by same", "Keras's same never counts; pad before the layer", "avg_pool2d",
             partial(nn.AvgPool2d, 3, 1, padding=1), partial(layers.AveragePooling2D, 3, 1, padding="same"), LAST[2]),
-    differs("conv2d of 5 x 5 with padding 1, by same", "Keras knows no widths; pad before the layer", "conv2d",
+    differs("conv2d of 5 x 5 with padding 1, by same", "Keras accepts no padding widths; pad before the layer",
+            "conv2d",
             partial(nn.Conv2d, 4, 5, 5, padding=1), partial(layers.Conv2D, 5, 5, padding="same"), LAST[2]),
     differs("conv2d with stride 2 and padding 1, by same",
             "on an even size, same pads only at the end; pad before the layer", "conv2d",
@@ -102,8 +104,8 @@ ABSENT = (
             partial(AfterStep, "moving_variance", momentum=0.9, epsilon=1e-5), LAST[2], out="...",
             at=(".bn", "/inner")),
     Absent("spectral_norm as it is stored",
-           "Keras divides in training alone and keeps the quotient; fold it in PyTorch first "
-           "(torch.nn.utils.parametrize.remove_parametrizations)",
+           "Keras divides the weight only in training, and stores the result; remove the parametrization in PyTorch "
+           "first (torch.nn.utils.parametrize.remove_parametrizations)",
            Pair("spectral_norm as it is stored", "linear",
                 lambda: nn.utils.parametrizations.spectral_norm(nn.Linear(3, 5)),
                 lambda: layers.SpectralNormalization(layers.Dense(5)), ((6, 3),), {}, at=("", "/layer")), "unplanned"),

@@ -1,4 +1,4 @@
-"""Normalisations and PReLU: epsilon, groups, axes, what is stored less one, momentum; activation functions."""
+"""Normalizations and PReLU: epsilon, groups, axes, what is stored less one, momentum; activation functions."""
 
 from __future__ import annotations
 

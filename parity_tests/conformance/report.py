@@ -67,7 +67,9 @@ def refusal(absent: Absent) -> tuple[str, bool]:
         return "the table rejects the tensors", absent.how == "unplanned"
     except (TypeError, ValueError) as fault:
         return f"{type(fault).__name__}", absent.how == "refuses" and absent.says in str(fault)
-    return f"differs by {_number(error)}", absent.how == "differs" and error > BOUND
+    return "differs in size" if isinf(
+        error
+    ) else f"differs by {_number(error)}", absent.how == "differs" and error > BOUND
 
 
 def absent_line(absent: Absent) -> Line:
@@ -85,8 +87,8 @@ def report(groups: Mapping[str, Iterable[Pair]] = GROUPS, absent: Iterable[Absen
     text = [
         f"With {releases()}.",
         "",
-        f"{len(lines)} pairs, {len(missing)} layers that Keras does not have; "
-        + (f"**{len(wrong)} of them are not as they should be**." if wrong else "all pass."),
+        f"{len(lines)} pairs, {len(missing)} cases that Keras rejects or computes differently; "
+        + (f"**{len(wrong)} of them are not as they should be**." if wrong else "all as expected."),
         f"Bound: relative L2 {BOUND:g} in float64.",
     ]
     for group, table in tables.items():

@@ -12,7 +12,7 @@ GROUPS: dict[str, tuple[Pair, ...]] = {
     "dense": dense.PAIRS,
     "convolutions": convolutions.PAIRS,
     "transposed convolutions": convolutions.TRANSPOSED,
-    "normalisations": norms.PAIRS,
+    "normalizations": norms.PAIRS,
     "recurrent": attention.RECURRENT,
     "attention": attention.PAIRS,
     "pooling": pooling.PAIRS,

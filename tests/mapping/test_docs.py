@@ -73,7 +73,7 @@ def test_the_table_of_kinds_is_that_of_the_catalogue() -> None:
 
 
 def test_every_rule_that_is_shown_is_read() -> None:
-    named = TEXT.partition("one of the names")[2].partition("which `wdport")[0]
+    named = " ".join(TEXT.split()).partition("one of the names")[2].partition("which `wdport")[0]
     assert re.findall(r"`([a-z_0-9]+)`", named) == list(RULES)
     shown = re.findall(r"^\| `([^`]*->[^`]*)` \|", TEXT, re.MULTILINE)
     assert len(shown) == 5

@@ -214,6 +214,6 @@ def _units(config: Mapping[str, ConfigEntry]) -> str:
     if "window_statistics" in config:
         return f"in the units of the data, by {transform} and the statistics of its windows"
     if config["norm_mean"]["value"] is None:
-        return "in standard units; --data or --norm-stats, with --transform, give those of the data"
+        return "in standard units; for the units of the data, pass --data or --norm-stats, with --transform"
     columns = f"{transform} of the columns" if transform else "the z-score of the columns as they are"
     return f"in the units of the data, by {columns} (mean and std of every feature)"

@@ -64,7 +64,9 @@ class ExportRequest:
         "NAME", choices=SAMPLERS, former_choices=FORMER_SAMPLERS)] = None  # fmt: skip
     steps: Annotated[int | None, Option("As for wdport sample.  [default: as for wdport sample]")] = None
     spacing: Annotated[str | None, SPACING] = None
-    eta: Annotated[float, Option("Eta of ddim: the fraction of the noise that each step adds; 0 for none.")] = 0.0
+    eta: Annotated[
+        float, Option("Eta of ddim: the noise that each step adds, as a fraction of DDPM's; 0 for none.")
+    ] = 0.0
     dtype: Annotated[str, Option(
         "Keras dtype policy of the network.", choices=("float32", "mixed_bfloat16"))] = "float32"  # fmt: skip
     precision: Annotated[str, Option(

@@ -111,7 +111,7 @@ def outline_text(outline: Outline, every: bool, columns: int | None = None) -> s
         table = list(_narrow(rows))
     lines = [printable(outline.target, None), facts(head), "", *table]
     lines += _section("where Keras's default differs", page.defaults)
-    lines += _section("to watch", page.notes)
+    lines += _section("watch out for", page.notes)
     return "\n".join(lines)
 
 

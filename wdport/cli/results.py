@@ -132,7 +132,7 @@ class SamplesDocument:
     not_finite: Annotated[Count, about("Number of samples that contain non-finite values.")]
     sampler: Annotated[str, about("Name of the sampler.")]
     network_calls: Annotated[Count, about("Number of network calls per sample.")]
-    eta: Annotated[float, about("Eta of DDIM: the fraction of the noise that each step adds; 0 for none.")]
+    eta: Annotated[float, about("Eta of DDIM: the noise that each step adds, as a fraction of DDPM's; 0 for none.")]
     spacing: Annotated[str | None, _SPACING]
     seed: Annotated[Count, about("Random seed. The seed and the index of a sample determine the sample.")]
     dtype: Annotated[str, about("Dtype in which the network computes.")]
@@ -162,8 +162,8 @@ class TrainingDocument:
         "Name of the file from which the optimizer was resumed, possibly the checkpoint itself; null for a new "
         "optimizer.")]  # fmt: skip
     epochs: Annotated[Sequence[Mapping[str, float]], about(
-        "Metrics of every epoch, by name: epoch, steps, loss, the loss of every part, learning_rate and "
-        "seconds.")]  # fmt: skip
+        "Metrics of every epoch, by name: epoch, steps, loss, learning_rate, seconds, and the loss of every part of "
+        "the state, by the part's name.")]  # fmt: skip
     outputs: Annotated[Sequence[OutputFile], about("The files of the run.")]
     seconds: Annotated[float, about("Duration in seconds, including compilation.")]
 
@@ -234,7 +234,7 @@ class ExportedSampler:
 
     name: Annotated[str, about("Name of the sampler.")]
     network_calls: Annotated[Count, about("Number of network calls per sample.")]
-    eta: Annotated[float, about("Eta of DDIM: the fraction of the noise that each step adds; 0 for none.")]
+    eta: Annotated[float, about("Eta of DDIM: the noise that each step adds, as a fraction of DDPM's; 0 for none.")]
     spacing: Annotated[str | None, _SPACING]
 
 

@@ -60,7 +60,9 @@ class SampleRequest:
         "Number of steps, counted as in the checkpoint's own code, where 50 steps of ddim make 51 network calls.  "
         "[default: all; 20 for dpm++2m-sde; 50 for EDM; 1 for a consistency model]")] = None  # fmt: skip
     spacing: Annotated[str | None, SPACING] = None
-    eta: Annotated[float, Option("Eta of ddim: the fraction of the noise that each step adds; 0 for none.")] = 0.0
+    eta: Annotated[
+        float, Option("Eta of ddim: the noise that each step adds, as a fraction of DDPM's; 0 for none.")
+    ] = 0.0
     seed: Annotated[int, Option("Random seed; results do not depend on --chunk.")] = 0
     chunk: Annotated[int | None, Option(
         "Number of samples to save at a time, or auto: several batches. It does not affect the results.",

@@ -52,7 +52,7 @@ BOUNDS: Final[Mapping[str, Bound]] = {
                       "the reference's own float32 error"),
     "trajectory": Bound(TRAJECTORY, "trajectories (E), samplers (H) and sampling network (E'): relative float64 error "
                         "of a state or a prediction"),
-    "gradient": Bound(GRADIENT, "gradients (C), optimiser (D): relative float64 error of a gradient, and of the "
+    "gradient": Bound(GRADIENT, "gradients (C), optimizer (D): relative float64 error of a gradient, and of the "
                       "optimizer step computed from it"),
     "table_ulp": Bound(TABLE_ULP, "constants (A'): difference between a table and its formula, in units in the last "
                        "place of float32"),

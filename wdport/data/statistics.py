@@ -36,8 +36,8 @@ class StatisticsForm(TypedDict):
     std: Annotated[list[Annotated[float, Meta(gt=0)]], Meta(min_length=1), about(
         "Standard deviation of each of the F features, with ddof 0.")]  # fmt: skip
     names: NotRequired[Annotated[_Names, about(
-        "Names of the features, for tables and figures of samples. The names must be printable and all "
-        "different.")]]  # fmt: skip
+        "Names of the features, for tables and figures of samples. The names must be printable and "
+        "unique.")]]  # fmt: skip
     transform: NotRequired[Annotated[Literal["zscore", "log1p-volume"], about(
         "What the statistics describe: for `zscore`, the features themselves; for `log1p-volume`, the features with "
         "log1p applied to the fifth, the volume.")]]  # fmt: skip

@@ -48,9 +48,10 @@ class ScoredSet:
     count: Annotated[Count, about(
         "Number of series that every repetition compares with the same number of real series.")]  # fmt: skip
     network_calls: Annotated[Count | None, about(
-        "Number of network calls per sample; null for a set that was not drawn.")]  # fmt: skip
+        "Number of network calls per sample; null for a set that this command did not draw.")]  # fmt: skip
     seconds: Annotated[float | None, about(
-        "Duration of sampling in seconds, excluding compilation; null for a set that was not drawn.")]  # fmt: skip
+        "Duration of sampling in seconds, excluding compilation; null for a set that this command did not "
+        "draw.")]  # fmt: skip
     scores: Annotated[Mapping[str, ScoreEntry], about("Scores, by the name of the metric.")]
 
 
@@ -74,7 +75,7 @@ class EvaluationDocument:
     repeats: Annotated[Positive, about("Number of repetitions of every score.")]
     seed: Annotated[Count, about("Random seed.")]
     floor: Annotated[str | None, about(
-        "Name of the set that serves as the floor; null if there are too few data for a floor.")]  # fmt: skip
+        "Name of the set that serves as the floor; null if there are too little data for a floor.")]  # fmt: skip
     cheapest: Annotated[str | None, about(
         "Of the settings of a sweep that are as good as the setting with the most network calls, the one with the "
         "fewest calls; null if there is only one setting or one repetition.")]  # fmt: skip

@@ -34,7 +34,7 @@ class SamplerFacts(TypedDict):
     """The sampler in an exported file."""
 
     name: Annotated[str, about("Name of the sampler.")]
-    eta: Annotated[float, about("Eta of DDIM: the fraction of the noise that each step adds; 0 for none.")]
+    eta: Annotated[float, about("Eta of DDIM: the noise that each step adds, as a fraction of DDPM's; 0 for none.")]
     steps: Annotated[list[int], about("Diffusion steps, in the order in which they are run.")]
     slots: Annotated[Count, about(
         "Number of steps that add noise, which is the size of the first axis of the noise.")]  # fmt: skip
@@ -62,7 +62,7 @@ class ProgramFacts(TypedDict):
     """One of the programs of a network."""
 
     inputs: Annotated[list[ArrayFacts], about(
-        "Inputs of the program, in order, without the weights, which come first.")]  # fmt: skip
+        "Inputs of the program, in order, after the weights, which are not listed.")]  # fmt: skip
     outputs: Annotated[list[ArrayFacts], about("Outputs of the program, in order.")]
 
 
@@ -74,8 +74,8 @@ class ComparedFacts(TypedDict):
         "SHA-256 of the weights and of every program that was compared, by the name of the member of the "
         "file.")]  # fmt: skip
     programs: Annotated[dict[str, Number], about(
-        "For every program, the largest error of its outputs against float64, as a multiple of the model's own error "
-        "in its dtype.")]  # fmt: skip
+        "For every program, the largest error of its outputs relative to the model in float64, as a multiple of the "
+        "model's own error in its dtype.")]  # fmt: skip
     bound: Annotated[Number, about("Largest multiple that passes.")]
     inputs: Annotated[list[str], about("Descriptions of the inputs that were compared.")]
     device: Annotated[str, about("The device on which the programs ran.")]
@@ -138,8 +138,8 @@ class VerificationDocument:
         "SHA-256 of each of the two files, under the names `model` and `exported`.")]  # fmt: skip
     inputs: Annotated[Sequence[str], about("Descriptions of the calls that were compared.")]
     ratios: Annotated[Mapping[str, Number], about(
-        "For every program, the largest error of its outputs against float64, as a multiple of the model's own "
-        "error.")]  # fmt: skip
+        "For every program, the largest error of its outputs relative to the model in float64, as a multiple of the "
+        "model's own error.")]  # fmt: skip
     members: Annotated[Mapping[str, Sha256], about(
         "SHA-256 of the weights and of every program of a StableHLO file.")]  # fmt: skip
     environment: Annotated[Mapping[str, str], about("Versions of the libraries, and the device.")]

@@ -44,12 +44,13 @@ class Kill:
         "fault.")] = ""  # fmt: skip
     inputs: Annotated[str, about("Case that revealed the fault.")] = ""
     sought: Annotated[bool, about("Whether the self-test looked for a cause.")] = False
-    facts: Annotated[str, about("Text of a correct cause.")] = ""
+    facts: Annotated[str, about("Text that a correct cause contains; empty if unknown.")] = ""
     ratio: Annotated[Number | None, about(
         "Largest isolated float32 error, as a multiple of the reference's; null if it was not "
         "measured.")] = None  # fmt: skip
     single: Annotated[str | None, about(
-        "Letter of the gate that finds the fault in float32 alone; null if that was not measured.")] = None  # fmt: skip
+        "Letter of the gate that finds the fault if only float32 is compared; null if that was not "
+        "measured.")] = None  # fmt: skip
     rejected: Annotated[tuple[str, ...] | None, about(
         "Fixed tolerances that reject the port's output; null if that was not measured.")] = None  # fmt: skip
 

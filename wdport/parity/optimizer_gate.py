@@ -1,4 +1,4 @@
-"""Gate optimiser (D): compare five optimizer steps of both sides: losses, rates, gradients, moments and values.
+"""Gate optimizer (D): compare five optimizer steps of both sides: losses, rates, gradients, moments and values.
 
 The reference is PyTorch: its AdamW, clipping and OneCycleLR, with a separate loss implementation. The port's optimizer
 is the one that :mod:`wdport.training.recipe` makes of the same recipe.

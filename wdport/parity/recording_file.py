@@ -145,8 +145,8 @@ class TensorFacts(TypedDict):
 
 
 class SpreadFacts(TypedDict):
-    """How much one layer changes when everything that it gets is perturbed by one rounding: the sum of the squares of
-    the changes, and the largest change."""
+    """How much the inputs and outputs of one layer change if every value that passes between layers is perturbed by one
+    rounding error: the sum of the squares of the changes, and the largest change."""
 
     fed: Annotated[Pair, about("Change in the layer's inputs.")]
     made: Annotated[Pair, about("Change in the layer's isolated outputs.")]
@@ -154,7 +154,7 @@ class SpreadFacts(TypedDict):
 
 
 class SingleFacts(TypedDict):
-    """The float32 part of a case: both dtypes run on the same rounded inputs."""
+    """The float32 part of a case: outputs in float32 and in float64 for the same inputs, rounded to float32."""
 
     inputs: Annotated[Arrays, about("Inputs, rounded to float32.")]
     outputs: Annotated[tuple[Arrays, Arrays], about("Outputs in float32 and in float64.")]
@@ -163,7 +163,7 @@ class SingleFacts(TypedDict):
 
 
 class CaseFacts(TypedDict):
-    """One case of the battery."""
+    """One test case."""
 
     seed: Annotated[Count, about("Seed of the inputs.")]
     batch: Annotated[Count, about("Batch size.")]
@@ -182,8 +182,8 @@ class CaseFacts(TypedDict):
         "`X#2`.")]  # fmt: skip
     single: Annotated[SingleFacts | None, about("The float32 part; null if the case has none.")]
     conditioning: Annotated[dict[str, tuple[dict[str, SpreadFacts], Arrays]], about(
-        "For each dtype, how much rounding to this dtype changes every layer, and the largest change in each value of "
-        "the outputs.")]  # fmt: skip
+        "For each dtype, how much the inputs and outputs of every layer change by rounding to this dtype, and the "
+        "largest change in each value of the outputs.")]  # fmt: skip
 
 
 class RecordingForm(TypedDict):
@@ -199,12 +199,14 @@ class RecordingForm(TypedDict):
     tensors: Annotated[dict[str, TensorFacts], about("The tensors of the state_dict, by name.")]
     repeats: Annotated[bool, about("Whether a second run produced the same outputs, bit for bit.")]
     notes: Annotated[list[str], about("Notes for the reader, one sentence each.")]
-    shifts: Annotated[dict[str, Reference], about("The shifts of the random biases, by parameter name.")]
+    shifts: Annotated[dict[str, Reference], about("The random shifts that are added to the biases, by parameter name.")]
     sweeps: Annotated[dict[str, tuple[Reference, Reference, Reference]], about(
         "For each layer whose only input is time, its outputs at every time: in float64, in float32, and in float64 "
         "for the rounded times.")]  # fmt: skip
-    values: NotRequired[Annotated[dict[str, Reference], about("Values of tensors that were kept.")]]
-    cases: Annotated[list[CaseFacts], about("Cases of the battery.")]
+    values: NotRequired[
+        Annotated[dict[str, Reference], about("Values of the tensors selected by `--keep` or by the table.")]
+    ]
+    cases: Annotated[list[CaseFacts], about("Test cases.")]
 
 
 AGAIN: Final = "record it again with wdport record"

@@ -1,4 +1,4 @@
-"""Known bugs of training code, each injected into the port's side of training; gate optimiser (D) must find them."""
+"""Known bugs of training code, each injected into the port's side of training; gate optimizer (D) must find them."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def kill_training_faults(
     faults: Sequence[TrainingFault],
     bound: float = GRADIENT,
 ) -> Iterator[tuple[str, float, bool]]:
-    """Yield name, margin in decades over ``bound``, and whether gate optimiser (D) failed; first "" for no fault.
+    """Yield name, margin in decades over ``bound``, and whether gate optimizer (D) failed; first "" for no fault.
 
     ``build_module`` returns the PyTorch module, float64, with the weights of ``model`` (Keras, float64).
     """

@@ -16,9 +16,9 @@ Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 class Config(Fields):
     """Sizes of a perceptron with one hidden layer, and its activation; raises ``ValueError`` for invalid ones."""
 
-    inputs: Annotated[Width, "Numbers of an input.", NETWORK, Summary()]
-    hidden: Annotated[Width, "Units of the hidden layer.", NETWORK, Summary()]
-    outputs: Annotated[Width, "Numbers of an output.", NETWORK, Summary()]
+    inputs: Annotated[Width, "Number of input features.", NETWORK, Summary()]
+    hidden: Annotated[Width, "Number of units in the hidden layer.", NETWORK, Summary()]
+    outputs: Annotated[Width, "Number of output features.", NETWORK, Summary()]
     activation: Annotated[
         Literal["relu", "tanh", "silu"], "Activation of the hidden layer.", NETWORK, Summary("act")
     ] = "relu"

@@ -9,7 +9,7 @@ from wdport.recorder import parse_input
 
 
 class PerceptronFamily(PortedFamily[Config]):
-    """Perceptrons whose sizes the shapes of the weights determine."""
+    """Perceptrons whose sizes are determined by the shapes of their weights."""
 
     name = "perceptron"
     package = "perceptron"

@@ -68,7 +68,7 @@ def test_old_names_verify_without_a_flag(tmp_path: Path, cli: Cli) -> None:
     assert "24 tensors have former names" in cli("convert", folder).out
     said = " ".join(cli("verify", folder, tmp_path / "m.keras").out.split())
     assert said.startswith("PASS")
-    assert "gates that unet2d does not have: constants (A'), optimiser (D)" in said
+    assert "gates that unet2d does not have: constants (A'), optimizer (D)" in said
     assert "unet2d, diffusers layout" in cli("inspect", folder).out
 
 

@@ -82,7 +82,7 @@ LINEAR = Kind(
     keras=("Dense", "EinsumDense", "Conv1D", "Conv2D", "Conv3D"),
     call=_linear,
     activates=True,
-    note="a Dense layer, or a convolution with a window of 1",
+    note="a Dense layer, or a convolution with a kernel size of 1",
 )
 
 EMBEDDING = Kind(

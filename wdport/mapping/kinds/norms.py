@@ -1,4 +1,4 @@
-"""Normalisations, and PReLU, whose weight is also one number per channel."""
+"""Normalizations, and PReLU, whose weight is also one number per channel."""
 
 from __future__ import annotations
 

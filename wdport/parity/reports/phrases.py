@@ -122,7 +122,7 @@ def bounds_line(verdict: Verdict) -> str:
     """The two bounds that judge every layer, and those that a policy changed."""
     bounds = f"float64 {number(verdict.bound('logic'))} relative, float32 {number(verdict.bound('numerics'))} times"
     changed = [f"{name} {number(now)} for {number(usual)}" for name, (now, usual) in changed_bounds(verdict).items()]
-    return f"{bounds} PyTorch's own" + (f"; by the policy: {', '.join(changed)}" if changed else "")
+    return f"{bounds} PyTorch's own error" + (f"; by the policy: {', '.join(changed)}" if changed else "")
 
 
 def on_assumptions(verdict: Verdict, write: Callable[[str], str] = str) -> str:

@@ -112,9 +112,11 @@ def _rejecting(rule: str) -> Callable[[Kill | Variant], bool]:
 
 @dataclass(frozen=True)
 class SelftestResult:
-    """The result of :func:`wdport.parity.selftest.run_selftest`; true if every requirement is met.
+    """The result of :func:`wdport.parity.selftest.run_selftest`. In Python, it is true if
+    the self-test passed.
 
-    ``causes`` states whether the self-test had to look for causes; if so, it fails if it looked for none. ``note``
+    ``causes`` states whether the self-test had to look for causes. If it had to, it fails if it did not look for the
+    cause of any fault. ``note``
     states why requested faults were left out.
     """
 
@@ -228,8 +230,8 @@ class SelftestDocument:
     killed: Annotated[Count, about("Number of these faults that a gate found.")]
     right: Annotated[Count, about("Number of these faults that the right gate found at the right place.")]
     causes_sought: Annotated[Count, about("Number of faults for which the self-test looked for a cause.")]
-    causes_right: Annotated[Count, about("Number of correct causes.")]
-    causes_wrong: Annotated[Count, about("Number of wrong causes.")]
+    causes_right: Annotated[Count, about("Number of these faults for which a reported cause is correct.")]
+    causes_wrong: Annotated[Count, about("Number of these faults for which only wrong causes were reported.")]
     variants: Annotated[Count, about("Number of correct ports.")]
     false_alarms: Annotated[Count, about("Number of correct ports that fail.")]
     rules: Annotated[Sequence[RuleCount], about("Comparison of rules for accepting a port.")]
