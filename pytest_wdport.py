@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from wdport.options import Declared
     from wdport.parity.pytest_items import Tested, Verdicts
     from wdport.parity.verdict import Verdict
-    from wdport.parity.verify_request import Pair
+    from wdport.parity.verify_options import Pair
 
 Verify = Callable[..., "Verdict"]
 
@@ -145,7 +145,7 @@ def wdport_verify(pytestconfig: pytest.Config) -> Verify:
     and process.
 
     ``converted`` defaults to the ``.keras`` file next to the checkpoint. ``others`` are ``baseline``, and the fields of
-    :class:`wdport.parity.verify_request.Pair`, which default to the options. Raises what `wdport.verify` raises.
+    :class:`wdport.parity.verify_options.Pair`, which default to the options. Raises what `wdport.verify` raises.
     """
     from wdport.parity.pytest_items import Tested
 
@@ -264,7 +264,7 @@ def _pair(given: Given, converted: Any, **changed: Any) -> Pair:
     """A pair of these files, with the options for all pairs except those ``changed``."""
     from wdport.cli.click_options import parse_values
     from wdport.options import options_of
-    from wdport.parity.verify_request import Pair, is_fresh
+    from wdport.parity.verify_options import Pair, is_fresh
 
     shared, declared = given.shared(), options_of(Pair)
     fields = {name: value for name, each in declared.items() if (value := shared.get(each.title))}

@@ -31,7 +31,7 @@ import torch
 
 import wdport
 from wdport.diffusion.noise import lay_out
-from wdport.diffusion.scan import first_carry, plan_rows, run_rows
+from wdport.diffusion.run_plan import first_carry, plan_rows, run_rows
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.reference import WaveletDiff, build_reference, random_tensors
 from wdport.jax_settings import fast_run

@@ -30,7 +30,7 @@ import torch
 
 import wdport
 from wdport.diffusion.noise import lay_out
-from wdport.diffusion.scan import first_carry, plan_rows, run_rows
+from wdport.diffusion.run_plan import first_carry, plan_rows, run_rows
 from wdport.jax_settings import fast_run
 from wdport.sampling.network import keras_network
 

@@ -15,7 +15,7 @@ from textwrap import wrap
 from typing import Final
 
 from wdport.options import Argument, CommandOnly, Declared, Elsewhere, options_of
-from wdport.parity.verify_request import PairOptions, RunOptions
+from wdport.parity.verify_options import PairOptions, RunOptions
 
 ROOT: Final = Path(__file__).parents[1]
 BEGIN: Final = "options of verify: made by make options"

@@ -23,8 +23,8 @@ REGISTRY = ("families/shipped.py",)
 
 GENERAL = {
     "diffusion/plans.py": "the coefficients of a row of updates",
-    "diffusion/scan.py": "the same, as the scan takes them",
-    "diffusion/sampler_steps.py": "the same",
+    "diffusion/run_plan.py": "the same, as the scan takes them",
+    "diffusion/sampler_updates.py": "the same",
     "exporting/model_side.py": "those of a sampler's plan",
     "data/__init__.py": "the coefficients of any transform, which is an argument",
     "data/pipeline.py": "the same",

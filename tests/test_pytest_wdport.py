@@ -28,7 +28,7 @@ from wdport.parity import verify as running
 from wdport.parity.planned_items import PlannedItems, expected
 from wdport.parity.policy import make_baseline, write_baseline
 from wdport.parity.verdict import TapResult, Verdict
-from wdport.parity.verify_request import Pair, is_fresh
+from wdport.parity.verify_options import Pair, is_fresh
 
 pytest_plugins = ["pytester"]
 

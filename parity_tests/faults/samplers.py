@@ -15,8 +15,8 @@ from wdport.diffusion.faults import SAMPLERS, TARGET_MIXED_UP, SamplerFault, aga
 from wdport.diffusion.flow import FEW, SINGULAR, Flow
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Process
-from wdport.diffusion.sampler_steps import NOISE, OUTPUT, STATE
-from wdport.diffusion.scan import Tensor
+from wdport.diffusion.run_plan import Tensor
+from wdport.diffusion.sampler_updates import NOISE, OUTPUT, STATE
 from wdport.diffusion.scheduler import Scheduled
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.mapping.arrays import Array

@@ -15,8 +15,7 @@ import pytest
 import wdport
 from tests.checkpoint.bad import refuse, refuse_bytes
 from tests.checkpoint.forge import entry, in_tar, safetensors, tarred
-from wdport.checkpoint import experiment, regular_file, symbols, zip_archive
-from wdport.checkpoint import safetensors as shards
+from wdport.checkpoint import experiment, regular_file, sharded, symbols, zip_archive
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.source import Span, read_tensor
@@ -81,7 +80,7 @@ def test_headers(case: str, tmp_path: Path) -> None:
     ("limit", "value", "fragment"), [("MAX_SHARDS", 1, "names 2 shards"), ("MAX_INDEX_BYTES", 9, "an index of")]
 )
 def test_indexes(limit: str, value: int, fragment: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, limit, value)
+    monkeypatch.setattr(sharded, limit, value)
     names = {name: f"model-0000{i}-of-00002.safetensors" for i, name in enumerate("ab", 1)}
     path = tmp_path / "model.safetensors.index.json"
     path.write_text(json.dumps({"metadata": {}, "weight_map": names}))

@@ -69,7 +69,8 @@ HEADERS = {
     "a number of 10,000 digits": (safetensors(b'{"w": ' + b"1" * 10_000 + b"}"), "w: its header entry is not"),
     "a name twice": (safetensors(b'{"w":' + json.dumps(entry()).encode() + b',"w":' + json.dumps(entry()).encode()
                                  + b"}"), "duplicate key 'w'"),
-    "a number that begins with 0": (safetensors(b'{"a":{"dtype":"F32","shape":[01],"data_offsets":[0,4]}}'), "a: its"),
+    "a number that begins with 0": (safetensors(b'{"a":{"dtype":"F32","shape":[01],"data_offsets":[0,4]}}'),
+                                    "not valid JSON"),
     "a field twice": (safetensors(b'{"w":{"dtype":"F32","dtype":"I32"}}'), "duplicate key 'dtype'"),
     "a hole": (pair((0, 8), (12, 24)), "b: follows a hole"),
     "a hole at the start": (pair((4, 8), (8, 24)), "a: follows a hole"),

@@ -17,7 +17,7 @@ from wdport.cli.execute import group
 from wdport.cli.model_inputs import SAMPLERS
 from wdport.diffusion.flow import SAMPLERS as FLOW
 from wdport.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
-from wdport.diffusion.sampler_steps import SAMPLERS as PLANS
+from wdport.diffusion.sampler_updates import SAMPLERS as PLANS
 
 ROOT = Path(__file__).parents[2]
 

@@ -24,7 +24,7 @@ from wdport.parity.reports import render_html, render_json, render_junit, render
 from wdport.parity.repro import _SCRIPT
 from wdport.parity.selftest.result import SelftestResult
 from wdport.parity.selftest.text import render_markdown as render_selftest
-from wdport.parity.verify_request import REPRO_ARRAYS, REPRO_KINDS, REPRO_SCRIPT
+from wdport.parity.verify_options import REPRO_ARRAYS, REPRO_KINDS, REPRO_SCRIPT
 
 TEXTS = ("config.yaml", "data.csv", "run.npz")
 

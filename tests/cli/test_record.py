@@ -15,7 +15,7 @@ from tests.command import Cli
 from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from tests.parity.test_reports import passing
 from wdport import recorder
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 
 
 @pytest.fixture

@@ -11,8 +11,8 @@ import pytest
 import wdport
 from tests.families.wan_vae.make import OLD, save
 from wdport.cli.main import main
-from wdport.data import images
-from wdport.data.images import read_video
+from wdport.data import videos
+from wdport.data.videos import read_video
 from wdport.errors import InputError, MachineError
 from wdport.files.animation import video_target, write_video
 
@@ -72,7 +72,7 @@ def test_what_is_rejected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     (tmp_path / "other.mp4").write_bytes((folder / "frame0.png").read_bytes())
     with pytest.raises(InputError, match=r"other.mp4: is not a .mp4 file, or is damaged"):
         read_video(tmp_path / "other.mp4")
-    monkeypatch.setattr(images, "MAX_VIDEO_BYTES", 16 * 32 * 3)
+    monkeypatch.setattr(videos, "MAX_VIDEO_BYTES", 16 * 32 * 3)
     with pytest.raises(InputError, match="of frames; encode it in parts"):
         read_video(folder)
     own = importlib.util.find_spec

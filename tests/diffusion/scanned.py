@@ -10,7 +10,7 @@ import numpy as np
 
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import SamplingPlan
-from wdport.diffusion.scan import plan_rows, run_plan
+from wdport.diffusion.run_plan import plan_rows, run_plan
 
 
 @partial(jax.jit, static_argnums=(0, 4))

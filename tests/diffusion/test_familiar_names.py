@@ -17,7 +17,7 @@ from tests.diffusion.test_flow import MEAN, SPREAD, expected_noise
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.plans import make_plan
 from wdport.diffusion.reference_samplers import solver_states
-from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
+from wdport.diffusion.sampler_updates import SAMPLERS, TARGETS
 from wdport.diffusion.schedules import SIGNAL, even_steps, noise_schedule, per_mille, step_list
 from wdport.errors import UsageError
 from wdport.evaluation.sweep import parse_settings

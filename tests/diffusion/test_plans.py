@@ -17,8 +17,8 @@ from tests.diffusion import scanned
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
-from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
-from wdport.diffusion.scan import plan_rows
+from wdport.diffusion.run_plan import plan_rows
+from wdport.diffusion.sampler_updates import SAMPLERS, TARGETS
 from wdport.diffusion.schedules import NAMES, NoiseSchedule, noise_schedule, step_list
 from wdport.errors import UsageError
 

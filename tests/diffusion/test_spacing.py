@@ -14,7 +14,7 @@ from tests.diffusion.test_familiar_names import CLASSES as FAMILIAR
 from wdport.diffusion.diffusion import TRIAL, Diffusion
 from wdport.diffusion.flow import Flow
 from wdport.diffusion.process import Run
-from wdport.diffusion.sampler_steps import SAMPLERS, TARGETS
+from wdport.diffusion.sampler_updates import SAMPLERS, TARGETS
 from wdport.diffusion.scheduler import Scheduler
 from wdport.diffusion.schedules import LEVELS, WHOLE, per_mille, step_list
 from wdport.errors import UsageError

@@ -16,7 +16,7 @@ from wdport.jax_settings import fast_compile
 from wdport.parity import verify
 from wdport.parity.run_gates import Setup
 from wdport.parity.verdict_api import Verdict
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 
 
 @contextmanager

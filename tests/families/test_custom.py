@@ -105,7 +105,7 @@ def test_it_is_converted_and_verified(tmp_path: Path, name: str, suffix: str, fu
     output = wdport.convert(checkpoint, tmp_path / f"out{suffix}", mapping=table).output
     verdict = wdport.verify(checkpoint, output, mapping=table, full=full)
     assert [list(map(str, gate.findings)) for gate in verdict.gates if not gate.passed] == []
-    assert not full or {gate.name for gate in verdict.gates} == {"0", "A", "B", "B'", "C"}
+    assert not full or {gate.name for gate in verdict.gates} == {"0", "A", "B", "B'", "C", "M"}
     assert verdict.exit_code == 0
     if name == "gru":  # PyTorch's module has two layers: its output is the last one's, which the one before it feeds
         assert [(tap.reference, tap.candidate) for tap in verdict.taps[:2]] == [("gru", "gru_1"), ("head", "head")]

@@ -19,7 +19,7 @@ from tests.families.toys import nets
 from wdport import recorder
 from wdport.compare.calls import layer_of
 from wdport.parity.planned_items import expected
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 
 pytestmark = pytest.mark.usefixtures("one_case")
 

@@ -14,7 +14,7 @@ from wdport.errors import MisfitError, UsageError
 from wdport.parity.run_gates import EVERYTHING, Setup
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import compare_files
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 from wdport.recorder import CASES, EXTREMES, UNUSUAL, battery, parse_input, with_ids
 
 from ..families.toys import edges, nets

@@ -25,7 +25,7 @@ from wdport.parity.file_pair import both_files
 from wdport.parity.model_pair import build_sides, converted_weights, user_reference
 from wdport.parity.resumed_gate import ResumedStart, open_resumed
 from wdport.parity.verify import Verdict
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 
 pytestmark = pytest.mark.usefixtures("one_case")
 

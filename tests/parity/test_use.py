@@ -20,7 +20,7 @@ from tests.sampling.toy import ABOUT, toy_network
 from wdport.compare.findings import Gate
 from wdport.diffusion import flow, noise, plans, unmasking
 from wdport.diffusion import plans as repeat
-from wdport.diffusion import sampler_steps as updates
+from wdport.diffusion import sampler_updates as updates
 from wdport.diffusion import schedules as steps
 from wdport.diffusion.process import Process
 from wdport.diffusion.scheduler import Scheduler

@@ -20,7 +20,7 @@ from tests.sampling.toy import SHAPE, toy_network, toy_programs
 from wdport.conversion.load import open_converted
 from wdport.diffusion.noise import lay_out, sample_keys, step_noise
 from wdport.diffusion.plans import make_plan
-from wdport.diffusion.scan import plan_rows, run_plan
+from wdport.diffusion.run_plan import plan_rows, run_plan
 from wdport.diffusion.schedules import noise_schedule, step_list
 from wdport.errors import UsageError
 from wdport.files.model_files import read_variables

@@ -162,7 +162,7 @@ def other_power(targets: Any, outputs: Any, exponent: int) -> Any:
 CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "activation": ({}, {"activation": "relu"}, "network"),
     "rate": ({}, {"rate": 0.5}, "network"),
-    "epsilon of an optimizer": ({"optimizer": keras.optimizers.Adam()}, {"optimizer": keras.optimizers.Adam(epsilon=1)},
+    "epsilon of an optimizer": ({"make": keras.optimizers.Adam}, {"make": partial(keras.optimizers.Adam, epsilon=1)},
                                 "optimizer_settings"),
     "another function": ({"loss": partial(power, exponent=2)}, {"loss": partial(other_power, exponent=2)}, "loss_code"),
     "another value": ({"loss": partial(power, exponent=2)}, {"loss": partial(power, exponent=4)}, "loss_code"),
@@ -176,6 +176,8 @@ CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 def test_another_model_or_loss_is_another_run(name: str, tmp_path: Path) -> None:
     def run(**given: Any) -> list[float]:
         changes = {key: given.pop(key) for key in ("activation", "rate") if key in given}
+        if "make" in given:
+            given["optimizer"] = given.pop("make")()
         return trained(model(**changes), tmp_path / "run", **given)
 
     first, other, what = CHANGED[name]

@@ -18,7 +18,8 @@ from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import TrainingConfig, adjacent_config, is_archive, open_archive
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.model_folder import INDEX, Folder, open_folder
-from wdport.checkpoint.safetensors import read_safetensors, read_sharded
+from wdport.checkpoint.safetensors import read_safetensors
+from wdport.checkpoint.sharded import read_sharded
 from wdport.checkpoint.sniff import HEAD, sniff
 from wdport.checkpoint.source import CHUNK, Contents, RunningHash, Source
 from wdport.checkpoint.state_dict import NameCollision, NetworkNames, StateDict, find_state_dict, strip_prefixes

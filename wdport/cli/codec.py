@@ -245,8 +245,8 @@ def read_coded(path: Path, names: tuple[str, ...]) -> Array:
     has one of these names, or is the only one. A ``video`` may also be one that :func:`read_video` reads. Raises
     :class:`InputError`, and :class:`MachineError` as that function does."""
     from wdport.data.arrays import npy_array, opened_npz
-    from wdport.data.images import is_video, read_video
     from wdport.data.table import data_file
+    from wdport.data.videos import is_video, read_video
 
     if "video" in names and is_video(path):
         return read_video(path)[None]

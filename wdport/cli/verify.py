@@ -1,4 +1,4 @@
-"""`wdport verify`; its options are in wdport/parity/verify_request.py."""
+"""`wdport verify`; its options are in wdport/parity/verify_options.py."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.model_target import KERAS, format_at
 from wdport.files.outputs import require_apart
 from wdport.options import Operand
-from wdport.parity.verify_request import REPRO_KINDS, PairOptions, RunOptions
+from wdport.parity.verify_options import REPRO_KINDS, PairOptions, RunOptions
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     could not be compared.
     """
     from wdport.exporting.artifact import SUFFIX, is_artifact
-    from wdport.parity.verify_request import Pair, is_fresh
+    from wdport.parity.verify_options import Pair, is_fresh
 
     run = request_of(RunOptions, options)
     last = Path(files[-1]) if files else Path()

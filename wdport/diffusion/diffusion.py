@@ -15,7 +15,7 @@ import numpy as np
 from wdport.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.diffusion.process import MIN_SNR, UNIFORM, Network, Run
 from wdport.diffusion.reference_samplers import Change, Noise, solver_states, solver_steps
-from wdport.diffusion.sampler_steps import END, SAMPLERS, Point, Updates
+from wdport.diffusion.sampler_updates import END, SAMPLERS, Point, Updates
 from wdport.diffusion.schedules import FEW, LEVELS, SPACINGS, WHOLE, NoiseSchedule, even_steps, step_count, whole_steps
 from wdport.errors import UsageError, did_you_mean
 from wdport.model import FORMER_SAMPLERS, Array, Clipping

@@ -11,8 +11,8 @@ from typing import Any
 
 from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.plans import SamplingPlan
-from wdport.diffusion.sampler_steps import TARGETS
-from wdport.diffusion.scan import Change
+from wdport.diffusion.run_plan import Change
+from wdport.diffusion.sampler_updates import TARGETS
 from wdport.mapping.arrays import Array
 
 SAMPLERS = ("ddpm", "ddim")

@@ -18,7 +18,7 @@ import numpy as np
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import UNIFORM, Network, Process, Run
 from wdport.diffusion.reference_samplers import Change, Noise, flow_states, flow_steps
-from wdport.diffusion.sampler_steps import CLEAN, LANGEVIN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
+from wdport.diffusion.sampler_updates import CLEAN, LANGEVIN, NOTHING, OUTPUT, STATE, base, clean, memory, out, x
 from wdport.diffusion.schedules import step_count
 from wdport.errors import UsageError
 from wdport.model import Array

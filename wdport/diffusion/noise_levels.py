@@ -32,7 +32,7 @@ from wdport.diffusion.process import (
 )
 from wdport.diffusion.reference_samplers import Change, Noise, consistency_states, solver_states
 from wdport.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE, ReferenceLevels
-from wdport.diffusion.sampler_steps import SAMPLERS, Updates, consistency, predictor_corrector
+from wdport.diffusion.sampler_updates import SAMPLERS, Updates, consistency, predictor_corrector
 from wdport.diffusion.schedules import LEVELS, RHO, WHOLE, exponential, karras, step_count
 from wdport.errors import UsageError, did_you_mean
 from wdport.model import FORMER_SAMPLERS, Array, Clipping

@@ -3,7 +3,7 @@
 After each repeat but the last, noise returns the state to its previous noise level, and the step is taken again, so
 that known and filled-in values fit each other (arXiv 2201.09865, alg. 1).
 
-A plan is run by one scan (:mod:`wdport.diffusion.scan`): each row has the step of the network call and fifteen
+A plan is run by one scan (:mod:`wdport.diffusion.run_plan`): each row has the step of the network call and fifteen
 coefficients. Samplers, schedules, targets and etas differ only in numbers.
 """
 
@@ -16,7 +16,7 @@ from math import sqrt
 
 import numpy as np
 
-from wdport.diffusion.sampler_steps import (
+from wdport.diffusion.sampler_updates import (
     CLEAN,
     END,
     LANGEVIN,
@@ -177,18 +177,18 @@ def make_plan(
     """The plan of one sampler.
 
     Args:
-        sampler: a name of :data:`wdport.diffusion.sampler_steps.SAMPLERS`, or any name with ``updates``.
+        sampler: a name of :data:`wdport.diffusion.sampler_updates.SAMPLERS`, or any name with ``updates``.
         schedule: the checkpoint's beta, alpha and alpha_bar, each (T+1,), in any float dtype.
         steps: falling diffusion steps, as from :func:`wdport.diffusion.schedules.step_list`; after the last one the
             sampler goes to ``end``.
         eta: noise level of DDIM; 0 adds no noise.
-        target: what the network predicts, one of :data:`wdport.diffusion.sampler_steps.TARGETS` or ``LEVEL_TARGETS``.
+        target: what the network predicts, one of :data:`wdport.diffusion.sampler_updates.TARGETS` or ``LEVEL_TARGETS``.
         updates: the sampler itself, for one of the checkpoint's own.
         times: times passed to the network at every step, (T+1,). Default: step / T.
         changed: whether the network's estimate of the clean state is changed, see :class:`SamplingPlan`.
         end: the signal and noise left at the end. Default: no noise.
         silent: whether ``updates`` take a last step without signal, where alpha_bar is 0.
-        floor: the lowest noise level of a consistency model, see :class:`wdport.diffusion.sampler_steps.View`.
+        floor: the lowest noise level of a consistency model, see :class:`wdport.diffusion.sampler_updates.View`.
 
     Raises:
         UsageError: an argument is invalid, or the schedule would cause a division by zero.

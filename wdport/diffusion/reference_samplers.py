@@ -1,9 +1,9 @@
 """The published samplers, the checkpoint's own and those of flows, as plain loops in numpy that return every state.
 
-The plans of :mod:`wdport.diffusion.sampler_steps` and :mod:`wdport.diffusion.flow` are compared with these loops, which
-share no code with plans and scans. The published methods are written as in their papers, over the clean state and the
-noise computed from the prediction at each call; the checkpoint's own follow the formulas of the public code, step by
-step; those of flows are written as in textbooks, over the velocity. Each computes in the dtype of its first noise.
+The plans of :mod:`wdport.diffusion.sampler_updates` and :mod:`wdport.diffusion.flow` are compared with these loops,
+which share no code with plans and scans. The published methods are written as in their papers, over the clean state and
+the noise computed from the prediction at each call; the checkpoint's own follow the formulas of the public code, step
+by step; those of flows are written as in textbooks, over the velocity. Each computes in the dtype of its first noise.
 """
 
 from __future__ import annotations

@@ -31,7 +31,7 @@ from wdport.diffusion.process import (
     require_integer,
 )
 from wdport.diffusion.reference_scheduler import KINDS, ReferenceScheduler
-from wdport.diffusion.sampler_steps import END, NOTHING, Point, Row, View, learned_z, shares, x, z
+from wdport.diffusion.sampler_updates import END, NOTHING, Point, Row, View, learned_z, shares, x, z
 from wdport.diffusion.schedules import WHOLE, NoiseSchedule, per_mille, step_count, whole_steps
 from wdport.errors import UsageError, did_you_mean, printable
 from wdport.model import Array, Clipping
@@ -252,7 +252,7 @@ class Scheduler(TrainedProcess):
 
     @property
     def target(self) -> str:
-        """What the network predicts, one of :data:`wdport.diffusion.sampler_steps.TARGETS`."""
+        """What the network predicts, one of :data:`wdport.diffusion.sampler_updates.TARGETS`."""
         return TARGETS[self.prediction_type]
 
     def schedule(self) -> NoiseSchedule:

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 from wdport.compare.probe import stateless
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.plans import SamplingPlan
-from wdport.diffusion.scan import Carry, Draw, PlanRows, first_carry, plan_rows, run_rows
+from wdport.diffusion.run_plan import Carry, Draw, PlanRows, first_carry, plan_rows, run_rows
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Family, Programmed, Sampled, Tree

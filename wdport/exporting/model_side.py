@@ -20,7 +20,7 @@ from wdport.compare.programs import CompiledProgram
 from wdport.conversion.load import Converted, fill
 from wdport.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.diffusion.plans import SamplingPlan
-from wdport.diffusion.sampler_steps import LEARNED
+from wdport.diffusion.sampler_updates import LEARNED
 from wdport.errors import MisfitError, printable
 from wdport.exporting.lowering import CALL, model_inputs
 from wdport.families.roles import Programmed, Sampled

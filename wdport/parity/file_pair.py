@@ -26,7 +26,7 @@ from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import digest
 from wdport.files.model_target import FOLDER
 from wdport.model import STATED, Array, KerasVariable, Resolved, Stated
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 
 
 def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:

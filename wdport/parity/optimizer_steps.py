@@ -154,15 +154,15 @@ class OptimizerPair:
 
     def step(self) -> dict[str, float]:
         """Take the reference's step and the port's, and return the errors of its moments and values; the port's state
-        is set to the reference's."""
+        is set to the reference's. If gradients were only accumulated, moments are left to the next call."""
         new_values, new_state = self._updated()
-        self.reference.step()
+        updated = self.reference.step()
         for variable, value in zip(self.optimizer.variables, new_state, strict=True):
             variable.assign(value)
         del new_state  # at 63 million parameters, 1 GB
         pairs = dict(zip(self.names, zip(new_values, self.variables, strict=True), strict=True))
         errors = self._settle("value", pairs, self._by_variable(self.reference.value))
-        for moment, variables in self.optimizer.moments.items():
+        for moment, variables in self.optimizer.moments.items() if updated else ():
             pairs = {name: (variable.value, variable) for name, variable in zip(self.names, variables, strict=True)
                      if variable is not None}  # fmt: skip
             errors |= self._settle(moment, pairs, self._by_variable(partial(self.reference.moment, moment)))
@@ -186,8 +186,7 @@ class OptimizerPair:
             if name in ours:
                 value, variable = ours.pop(name)
                 errors.add(name, np.asarray(value), array)
-                # A copy: Keras on JAX's CPU may keep the memory, which torch then changes in place.
-                set_variable(variable, array.copy())
+                set_variable(variable, array)  # Keras may keep the memory, which is a copy of torch's
         return self._named(what, errors)
 
     def _named(self, what: str, errors: ScaledErrors) -> dict[str, float]:

@@ -18,7 +18,7 @@ from wdport.parity.fresh.process import Worker, from_json, to_json
 from wdport.parity.model_pair import user_reference
 from wdport.parity.recording import open_recording
 from wdport.parity.verify import recorded_plan
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 from wdport.recorder import module_names
 
 

@@ -22,7 +22,7 @@ from wdport.options import PathText, options_of
 from wdport.parity.planned_items import expected
 from wdport.parity.policy.explain import ItemOutcome, gate_outcome, layer_outcome, verdict_outcome
 from wdport.parity.policy.judge import Terms, judge, read_terms
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict

@@ -24,7 +24,7 @@ from wdport.files.outputs import writable
 from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer
 from wdport.options import PathText
-from wdport.parity.verify_request import REPRO_ARRAYS, REPRO_SCRIPT
+from wdport.parity.verify_options import REPRO_ARRAYS, REPRO_SCRIPT
 
 Nested = Array | list["Nested"]
 """An input of a layer: an array, or a nested list of arrays."""

@@ -78,14 +78,16 @@ class TorchTraining:
         grad = self.parameters[name].grad
         return np.zeros(tuple(self.parameters[name].shape)) if grad is None else grad.numpy()
 
-    def step(self) -> None:
-        """Update the parameters, and the schedule after them; nothing before the last of ``batches``."""
+    def step(self) -> bool:
+        """Update the parameters, and the schedule after them; nothing before the last of ``batches``, and return
+        whether it was the last."""
         if self.batches > 1 and not self._accumulate():
-            return
+            return False
         if self.clip is not None:
             torch.nn.utils.clip_grad_norm_([self.parameters[name] for name in self.clipped], self.clip, foreach=False)
         self.optimizer.step()
         self.advance()
+        return True
 
     def _accumulate(self) -> bool:
         """Remember the gradients; after the last batch, replace them with the means, and return True."""

@@ -38,7 +38,7 @@ from wdport.diffusion.faults import SamplerFault
 from wdport.diffusion.noise import lay_out
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Network, Process, Run
-from wdport.diffusion.scan import Change, PlanRows, plan_rows, run_plan
+from wdport.diffusion.run_plan import Change, PlanRows, plan_rows, run_plan
 from wdport.errors import MachineError, UsageError
 from wdport.families.roles import Sampled
 from wdport.jax_settings import FAST_COMPILE

@@ -44,7 +44,7 @@ from wdport.parity.recording import Recording, Replay, open_recording
 from wdport.parity.resumed_gate import open_resumed
 from wdport.parity.run_gates import EVERYTHING, Setup, VerifySubject, run_gates
 from wdport.parity.verdict_api import Verdict
-from wdport.parity.verify_request import Pair, require_repro
+from wdport.parity.verify_options import Pair, require_repro
 from wdport.recorder import Tensors, battery
 
 

@@ -18,7 +18,7 @@ from jax import Array as Tensor
 from numpy.typing import DTypeLike
 
 from wdport.diffusion.process import Process
-from wdport.diffusion.scan import Change
+from wdport.diffusion.run_plan import Change
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Sampled, Tree

@@ -20,7 +20,7 @@ from jax import Array as Tensor
 
 from wdport.devices import require_same
 from wdport.diffusion.noise import sample_keys, step_noise
-from wdport.diffusion.scan import Carry, PlanRows, run_rows
+from wdport.diffusion.run_plan import Carry, PlanRows, run_rows
 from wdport.errors import MachineError, printable
 from wdport.families.roles import Tree
 from wdport.files.model_target import Target

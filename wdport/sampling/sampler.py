@@ -19,7 +19,7 @@ from jax import Array as Tensor
 
 from wdport.diffusion.noise import FIRST, check_seed, lay_out, sample_keys, step_noise
 from wdport.diffusion.plans import SamplingPlan
-from wdport.diffusion.scan import Carry, Draw, PlanRows, first_carry, plan_rows, run_rows
+from wdport.diffusion.run_plan import Carry, Draw, PlanRows, first_carry, plan_rows, run_rows
 from wdport.families.roles import Tree
 from wdport.jax_settings import Option, fast_run, weakly
 from wdport.model import Array, KerasModel

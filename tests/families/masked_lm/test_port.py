@@ -28,7 +28,7 @@ from wdport.families.masked_lm.family import FAMILY, signature
 from wdport.nets.attention import rotary_frequencies
 from wdport.nets.norms import RMSNorm
 from wdport.parity.planned_items import expected
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 from wdport.recorder import run
 
 Arrays = tuple[np.ndarray, ...]

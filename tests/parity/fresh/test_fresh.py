@@ -23,7 +23,7 @@ from wdport.cli.main import main
 from wdport.compare.findings import Gate
 from wdport.parity.file_pair import both_files
 from wdport.parity.fresh.gate import fresh_gate
-from wdport.parity.verify_request import Pair, described
+from wdport.parity.verify_options import Pair, described
 
 TABLE = """
 format: 2

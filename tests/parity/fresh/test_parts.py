@@ -25,7 +25,7 @@ from wdport.parity.fresh.gate import FreshCase, draw_seed, fresh_cases, sample_e
 from wdport.parity.fresh.process import _START, BrokenMessage, from_json, receive, send, to_json
 from wdport.parity.planned_items import expected
 from wdport.parity.verdict_api import Verdict
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 from wdport.recorder import parse_input
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from wdport.compare.findings import Gate, fact
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Process, Run
-from wdport.diffusion.sampler_steps import UNCHANGED, WITH_ETA
+from wdport.diffusion.sampler_updates import UNCHANGED, WITH_ETA
 from wdport.errors import MachineError
 from wdport.families.roles import Sampled
 from wdport.jax_settings import fast_compile

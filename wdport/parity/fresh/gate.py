@@ -38,7 +38,7 @@ from wdport.parity.fresh.process import BrokenMessage, Message, Worker, from_jso
 from wdport.parity.model_pair import source_tensors
 from wdport.parity.verdict import TERMS
 from wdport.parity.verdict_api import Verdict
-from wdport.parity.verify_request import Pair, described
+from wdport.parity.verify_options import Pair, described
 from wdport.recorder import Input
 
 SPREAD: Final = 0.25

@@ -21,7 +21,7 @@ from wdport.parity.fresh.process import BrokenMessage, from_json, receive, send,
 from wdport.parity.model_pair import own_reference, source_tensors, user_reference
 from wdport.parity.planned_items import expected
 from wdport.parity.verify import compare_files
-from wdport.parity.verify_request import Pair, described
+from wdport.parity.verify_options import Pair, described
 from wdport.recorder import cast, checked_inputs, conditioning, highest_precision, lifted, one_line, run
 
 

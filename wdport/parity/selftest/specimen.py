@@ -38,7 +38,7 @@ from wdport.parity.policy.judge import under
 from wdport.parity.run_gates import Setup
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify import compare_files
-from wdport.parity.verify_request import Pair
+from wdport.parity.verify_options import Pair
 from wdport.recorder import CaseSweep, Conditioning, Observation, cast, highest_precision, run
 
 T = TypeVar("T")

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.diffusion.plans import SamplingPlan
-from wdport.diffusion.sampler_steps import CLEAN, LANGEVIN, LANGEVIN_NOISE, LEARNED
+from wdport.diffusion.sampler_updates import CLEAN, LANGEVIN, LANGEVIN_NOISE, LEARNED
 
 Tensor = Any
 """A NumPy or JAX array outside the scan, a traced one inside."""
@@ -110,7 +110,7 @@ def run_rows(
         output = network(state if scale is None else scale * state, jnp.broadcast_to(time, state.shape[:1]))
         # The state keeps its precision if the network computes in bfloat16.
         output, variance = jnp.split(output.astype(state.dtype), [state.shape[-1]], axis=-1)
-        # The order of the unit vectors in diffusion/sampler_steps.py.
+        # The order of the unit vectors in diffusion/sampler_updates.py.
         terms = dict(enumerate((*carry, output, row_noise)))
         if change is not None:
             terms[CLEAN] = change(clean[0] * state + clean[1] * output)

@@ -27,7 +27,7 @@ from wdport.errors import UsageError
 from wdport.model import Array
 
 STATE, BASE, MEMORY, OUTPUT, NOISE, CLEAN, LANGEVIN, LANGEVIN_NOISE, LEARNED = range(9)
-# The order of the terms in diffusion/scan.py.
+# The order of the terms in diffusion/run_plan.py.
 x, base, memory, out, z, clean, langevin, langevin_z, learned_z = np.eye(9)
 NOTHING = np.zeros(9)
 
