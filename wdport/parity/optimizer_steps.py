@@ -198,4 +198,5 @@ class OptimizerPair:
             arrays = [read(name) for name in move.sources]
             copies = [array.copy() for array in arrays if array is not None]
             if len(copies) == len(arrays):
-                yield from zip(move.targets, apply_rule(move.rule, copies, move.sizes), strict=True)
+                arranged = map(partial(np.asarray, order="C"), apply_rule(move.rule, copies, move.sizes))
+                yield from zip(move.targets, arranged, strict=True)
