@@ -136,7 +136,7 @@ def test_the_bounds_in_force_are_those_of_every_format(tmp_path: Path) -> None:
         if kind == "json":
             assert json.loads(text)["bounds"]["numerics"] == 20.0
         elif kind != "html":
-            assert "float32 20 times PyTorch's own; by the policy: numerics 20 for 8" in plain(kind, text), kind
+            assert "float32 20 times PyTorch's own error; by the policy: numerics 20 for 8" in plain(kind, text), kind
     page = rendered(verdict)["html"]
     row = page[page.index(">numerics</td>") :].partition("</tr>")[0]
     assert re.findall(r'data-v="([^"]*)"', row) == ["20.0", "8.0"]

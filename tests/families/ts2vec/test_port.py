@@ -127,7 +127,7 @@ def test_the_command_line(checkpoint: Path, tmp_path: Path, cli: Cli) -> None:
     assert "hidden_dims 4 (shapes), output_dims 6 (shapes), depth 2 (shapes)" in shown
     shown = cli("verify", checkpoint, output, "--full", "--json", tmp_path / "v.json").out
     assert shown.startswith("PASS")
-    gates = ["preflight (0)", "float64 (A)", "float32 (B)", "bfloat16 (B')", "gradients (C)"]
+    gates = ["preflight (0)", "float64 (A)", "float32 (B)", "bfloat16 (B')", "gradients (C)", "training mode (M)"]
     assert re.findall(r"^ok   (.*\))  ", shown, re.MULTILINE) == gates
     assert re.search(r"^outputs +representation \S+, embedding \S+ \(float64", shown, re.MULTILINE)
     text = (tmp_path / "v.json").read_text()
