@@ -11,6 +11,7 @@ from pathlib import Path
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
+import hypothesis
 import jax
 import pytest
 import torch
@@ -32,6 +33,10 @@ GOLDEN = ROOT.parent / "shared" / "golden"
 # Tracing makes millions of objects that live on, through which the collector looks again and again: with these
 # thresholds two tests of training took 17.6 s instead of 20.9 s.
 gc.set_threshold(50_000, 20, 100)
+
+# Busy machines take longer than Hypothesis allows for an example.
+hypothesis.settings.register_profile("untimed", deadline=None)
+hypothesis.settings.load_profile("untimed")
 
 # Two test processes with two threads each would wait for one another most of the time.
 torch.set_num_threads(1)

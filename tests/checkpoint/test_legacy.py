@@ -141,7 +141,7 @@ def test_nothing_but_the_pickles_is_read_at_first(tmp_path: Path, reads: list[tu
         assert [length for _, length in reads] == [4_000_000]
 
 
-@settings(max_examples=300, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_flipped_bits_are_refused_or_as_torch_reads_them(tmp_path: Path, data: st.DataObject) -> None:
     """The format has no checksums; what passes is what torch reads from the same bytes."""

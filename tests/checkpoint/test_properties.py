@@ -24,7 +24,7 @@ pieces = st.one_of(
 )
 
 
-@settings(max_examples=400, deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=400, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(pieces, max_size=40))
 def test_any_opcodes(tmp_path: Path, program: list[bytes]) -> None:
     """The machine ends in a tree or a fault; no other exception leaves it."""

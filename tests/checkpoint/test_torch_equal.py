@@ -176,7 +176,7 @@ def strided(draw: st.DrawFn) -> tuple[int, tuple[int, ...], tuple[int, ...], int
     return max(offset + extent, int(np.prod(shape)), 1) + room, shape, strides, offset
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     view=strided(), dtype=st.sampled_from([torch.float32, torch.bfloat16, torch.int64, torch.uint8]), old=st.booleans()
 )

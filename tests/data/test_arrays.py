@@ -19,7 +19,7 @@ from hypothesis.extra import numpy as hnp
 from wdport.data import read_series
 from wdport.errors import InputError, UsageError
 
-relaxed = settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+relaxed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 GRID = np.arange(6.0).reshape(3, 2)
 real_arrays = hnp.arrays(
     st.one_of(hnp.integer_dtypes(endianness="?"), hnp.unsigned_integer_dtypes(), hnp.floating_dtypes(endianness="?")),

@@ -76,7 +76,7 @@ def test_given_statistics_and_none() -> None:
     assert plain.statistics is None
 
 
-@settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.integers(1, 80), st.integers(1, 40), st.sampled_from(["float32", "float64"]))
 def test_chunks_change_no_bit(tmp_path: Path, stride: int, per_chunk: int, dtype: str) -> None:
     one = (N + C) * 3 * np.dtype(dtype).itemsize

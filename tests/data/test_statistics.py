@@ -16,7 +16,7 @@ from wdport.data import Statistics, read_statistics
 from wdport.errors import InputError, UsageError
 from wdport.limits import MAX_FEATURE_NAMES_CHARS, MAX_FEATURES
 
-relaxed = settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+relaxed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 moderate = st.floats(-1e6, 1e6)
 tables = hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=8), elements=moderate)
 STATISTICS = Statistics((1.0, -2.0), (0.5, 4.0))

@@ -18,7 +18,7 @@ from wdport.data import read_series, text_tables
 from wdport.data.text_tables import TextRows, is_number, split
 from wdport.errors import InputError, UsageError
 
-relaxed = settings(deadline=2000, suppress_health_check=[HealthCheck.function_scoped_fixture])
+relaxed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 finite = st.floats(allow_nan=False, allow_infinity=False)
 tables = hnp.arrays(np.float64, hnp.array_shapes(min_dims=2, max_dims=2, max_side=6), elements=finite)
 

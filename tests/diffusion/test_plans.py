@@ -62,7 +62,7 @@ def schedules(draw: st.DrawFn) -> NoiseSchedule:
 lists = st.lists(st.integers(1, 1000), min_size=ROWS, max_size=ROWS, unique=True).map(lambda s: sorted(s)[::-1])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(schedules(), lists, st.sampled_from(PUBLIC), st.sampled_from([None, 0.0, 0.3, 1.0]), st.integers(0, 2**32 - 1))
 def test_plans_do_what_plain_loops_do(
     schedule: NoiseSchedule, steps: list[int], target: str, eta: float | None, seed: int

@@ -75,7 +75,7 @@ values = st.one_of(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.one_of(
         st.dictionaries(paths_of(ascii_character), st.one_of(st.none(), arrays), max_size=40),

@@ -64,7 +64,7 @@ def test_every_exception_is_one(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", COMPARED)
 def test_schema_and_reader_agree(name: str, tmp_path: Path) -> None:
-    @settings(max_examples=60, database=None, deadline=None, suppress_health_check=list(HealthCheck),
+    @settings(max_examples=60, database=None, suppress_health_check=list(HealthCheck),
               phases=[Phase.generate], derandomize=True)  # fmt: skip
     @given(mutated(seeds(name), words(schema_of(name))))
     def agree(document: Any) -> None:
