@@ -67,9 +67,8 @@ def refusal(absent: Absent) -> tuple[str, bool]:
         return "the table rejects the tensors", absent.how == "unplanned"
     except (TypeError, ValueError) as fault:
         return f"{type(fault).__name__}", absent.how == "refuses" and absent.says in str(fault)
-    return "differs in size" if isinf(
-        error
-    ) else f"differs by {_number(error)}", absent.how == "differs" and error > BOUND
+    text = "differs in size" if isinf(error) else f"differs by {_number(error)}"
+    return text, absent.how == "differs" and error > BOUND
 
 
 def absent_line(absent: Absent) -> Line:

@@ -140,6 +140,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("verify good.ckpt other.safetensors", 3,
      "other.safetensors: has no wdport manifest: it is a checkpoint, or other tensors; give the file that wdport "
      "convert wrote"),
+    ("verify good.keras absent.stablehlo", 3, "absent.stablehlo: no such file; check the path"),
     ("verify good.ckpt good.stablehlo", 3,
      "good.ckpt: is not a converted model; convert it first (wdport convert, wdport.convert)"),
     ("verify good.ckpt data.h5", 3,

@@ -2,6 +2,9 @@
 
 No bytes are read here: a :class:`TensorRef` states where a tensor is, and its bounds are checked against the storage
 when it is made. A dtype that is known but not supported (complex, quantized) keeps its name for the error message.
+
+torch takes the type and length of a storage from the first id that names it and ignores those of later ones. Ids that
+contradict each other are refused here, so that no two readers see different tensors.
 """
 
 from __future__ import annotations

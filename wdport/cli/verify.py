@@ -52,8 +52,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     from wdport.parity.verify_options import Pair, is_fresh
 
     run = request_of(RunOptions, options)
-    last = Path(files[-1]) if files else Path()
-    if len(files) == 2 and options["against"] is None and (last.suffix == SUFFIX or is_artifact(last)):
+    if len(files) == 2 and options["against"] is None and (files[1].endswith(SUFFIX) or is_artifact(Path(files[1]))):
         return verify_exported(files, options)
     checkpoint, converted = _files(files, options["against"])
     values = tuple(parse_values(options["values"]).items())

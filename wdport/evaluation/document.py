@@ -75,7 +75,7 @@ class EvaluationDocument:
     repeats: Annotated[Positive, about("Number of repetitions of every score.")]
     seed: Annotated[Count, about("Random seed.")]
     floor: Annotated[str | None, about(
-        "Name of the set that serves as the floor; null if there are too little data for a floor.")]  # fmt: skip
+        "Name of the set that serves as the floor; null if there is too little data for a floor.")]  # fmt: skip
     cheapest: Annotated[str | None, about(
         "Of the settings of a sweep that are as good as the setting with the most network calls, the one with the "
         "fewest calls; null if there is only one setting or one repetition.")]  # fmt: skip

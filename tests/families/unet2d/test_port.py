@@ -20,6 +20,7 @@ from wdport.errors import MisfitError
 from wdport.families.ported import described_variables
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import FAMILY
+from wdport.families.unet2d.reference import LIBRARY, build_reference
 from wdport.recorder import cast
 
 
@@ -47,6 +48,17 @@ def test_a_fourier_embedding_carries_its_time() -> None:
     embedding = jitted(model.embed)(np.array([1.2345, 999.5], np.float32))
     assert (embedding.shape, embedding.dtype) == ((2, config.time_width + 1), "float32")
     assert np.array_equal(np.asarray(embedding)[:, -1], np.array([1.2345, 999.5], np.float32))
+
+
+def test_the_reference_trains_what_the_library_trains() -> None:
+    """The frequencies of a Fourier embedding are a frozen parameter."""
+    config = Config.from_dict({**SMALL, "time_embedding_type": "fourier"})
+    library = LIBRARY.build(config.to_dict())
+    tensors = {name: tensor.numpy() for name, tensor in library.state_dict().items()}
+    reference = build_reference(config, tensors, "float64")
+    trained = {name: parameter.requires_grad for name, parameter in library.named_parameters()}
+    assert {name: parameter.requires_grad for name, parameter in reference.named_parameters()} == trained
+    assert [name for name, trains in trained.items() if not trains] == ["time_proj.weight"]
 
 
 TINY: Fields = {**SMALL, "sample_size": 4, "norm_num_groups": 2, "block_out_channels": (4,), "attention_head_dim": 2,

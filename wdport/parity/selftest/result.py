@@ -112,12 +112,11 @@ def _rejecting(rule: str) -> Callable[[Kill | Variant], bool]:
 
 @dataclass(frozen=True)
 class SelftestResult:
-    """The result of :func:`wdport.parity.selftest.run_selftest`. In Python, it is true if
-    the self-test passed.
+    """The result of :func:`wdport.parity.selftest.run_selftest`. In Python, it is true if the self-test
+    passed.
 
     ``causes`` states whether the self-test had to look for causes. If it had to, it fails if it did not look for the
-    cause of any fault. ``note``
-    states why requested faults were left out.
+    cause of any fault. ``note`` states why requested faults were left out.
     """
 
     groups: Annotated[tuple[GroupResult, ...], about("Faults, by kind.")]
