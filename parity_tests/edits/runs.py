@@ -23,7 +23,7 @@ from tests.families.wan_vae import make as wan_vae
 from tests.make import stated
 from wdport.diffusion.noise_levels import NoiseLevels
 from wdport.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE
-from wdport.diffusion.scheduler import LEARNED_RANGE, Scheduler
+from wdport.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.reference import random_tensors
 from wdport.parity.selftest.specimen import Specimen

@@ -17,7 +17,7 @@ from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Process
 from wdport.diffusion.run_plan import Tensor
 from wdport.diffusion.sampler_updates import NOISE, OUTPUT, STATE
-from wdport.diffusion.scheduler import Scheduled
+from wdport.diffusion.scheduler_config import Scheduled
 from wdport.diffusion.schedules import NoiseSchedule
 from wdport.mapping.arrays import Array
 

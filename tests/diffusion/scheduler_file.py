@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from wdport.diffusion.scheduler import Scheduler, read_scheduler
+from wdport.diffusion.scheduler_config import Scheduler, read_scheduler
 
 
 def read_steps(document: Mapping[str, object]) -> Scheduler:

@@ -14,7 +14,7 @@ from tests.diffusion.test_scheduler import clipping
 from wdport.diffusion.diffusion import TRIAL
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Run
-from wdport.diffusion.scheduler import LEARNED_RANGE, Scheduler
+from wdport.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
 from wdport.errors import UsageError
 from wdport.mapping.arrays import Array
 

@@ -14,7 +14,7 @@ import pytest
 from tests.diffusion.scanned import states
 from tests.diffusion.scheduler_file import read_steps
 from wdport.diffusion.process import Run
-from wdport.diffusion.scheduler import LEARNED_RANGE, SCHEDULES, TARGETS, VARIANCES, Scheduler
+from wdport.diffusion.scheduler_config import LEARNED_RANGE, SCHEDULES, TARGETS, VARIANCES, Scheduler
 from wdport.diffusion.schedules import WHOLE
 from wdport.errors import UsageError
 from wdport.model import Clipping

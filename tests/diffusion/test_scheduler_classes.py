@@ -16,7 +16,7 @@ from tests.diffusion.scheduler_file import read_steps
 from tests.diffusion.test_scheduler import SHAPE, library, tape_states
 from wdport.checkpoint.model_folder import read_adjacent
 from wdport.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
-from wdport.diffusion.scheduler import (
+from wdport.diffusion.scheduler_config import (
     CLASSES,
     IMPLEMENTED,
     OWN_STEPS,

@@ -15,7 +15,7 @@ from wdport.diffusion.diffusion import TRIAL, Diffusion
 from wdport.diffusion.flow import Flow
 from wdport.diffusion.process import Run
 from wdport.diffusion.sampler_updates import SAMPLERS, TARGETS
-from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.scheduler_config import Scheduler
 from wdport.diffusion.schedules import LEVELS, WHOLE, per_mille, step_list
 from wdport.errors import UsageError
 

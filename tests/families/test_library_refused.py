@@ -59,7 +59,7 @@ REFUSED: list[tuple[str, Fields, str]] = [
      "down_block_types has 'SkipDownBlock2D', which is not supported: use DownBlock2D, "),
     ("unet2d", {"mid_block_type": "UNetMidBlock2DCrossAttn"},
      "mid_block_type 'UNetMidBlock2DCrossAttn' is not supported: use UNetMidBlock2D, null"),
-    ("unet2d", {"encoder_hid_dim": 3}, "unknown field 'encoder_hid_dim'"),
+    ("unet2d", {"encoder_hid_dim": 3}, "unknown field 'encoder_hid_dim'; the fields of UNet2DModel in diff"),
     ("unet2d", {"_class_name": "UNet2DConditionModel"}, "_class_name is 'UNet2DConditionModel'"),
     ("unet2d", {"norm_num_groups": 3}, "norm_num_groups 3 does not divide 8, 16"),
     ("unet2d", {"attn_norm_num_groups": 3}, "attn_norm_num_groups 3 does not divide 16 channels"),

@@ -10,7 +10,7 @@ import pytest
 from parity_tests.faults import fault_set
 from parity_tests.faults.run import run_state_faults
 from parity_tests.faults.samplers import SCHEDULER_FAULTS, faults_of
-from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.scheduler_config import Scheduler
 from wdport.families.faults import FaultSet
 from wdport.families.unet2d.family import FAMILY
 from wdport.keras_runtime import layers_by_path

@@ -15,7 +15,7 @@ from parity_tests.faults.samplers import SAMPLER_FAULTS
 from tests.make import TWO_LEVELS, make_state
 from wdport.compare.gate_bounds import TRAJECTORY
 from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.scheduler_config import Scheduler
 from wdport.diffusion.schedules import noise_schedule
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.mapping.arrays import apply_rule

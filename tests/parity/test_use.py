@@ -23,7 +23,7 @@ from wdport.diffusion import plans as repeat
 from wdport.diffusion import sampler_updates as updates
 from wdport.diffusion import schedules as steps
 from wdport.diffusion.process import Process
-from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.scheduler_config import Scheduler
 from wdport.diffusion.schedules import noise_schedule
 from wdport.families.masked_lm.family import FAMILY as MASKED_LM
 from wdport.families.masked_lm.port import Block

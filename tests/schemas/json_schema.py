@@ -222,7 +222,8 @@ def _type(schema: Mapping[str, Any]) -> str:
         shown = ", ".join(map(_choice, schema["enum"][:_SIMPLE]))
         return shown + (" and others" if len(schema["enum"]) > _SIMPLE else "")
     if "anyOf" in schema and "properties" not in schema:
-        return _one_of(list(dict.fromkeys(word for option in schema["anyOf"] for word in _choices(option))))
+        common = {key: schema[key] for key in ("type",) if key in schema}
+        return _one_of(list(dict.fromkeys(word for option in schema["anyOf"] for word in _choices(common | option))))
     if "not" in schema and len(schema) == 1:
         return "anything else"
     kind = schema.get("type")

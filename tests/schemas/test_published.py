@@ -18,7 +18,7 @@ from tests.schemas.compared import ROOT, dates_as_text
 from tests.schemas.formats import DOCUMENTS, formats
 from tests.schemas.held import hold, validator
 from wdport.diffusion.noise_levels import NoiseLevels
-from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.scheduler_config import Scheduler
 from wdport.families.custom_sampled import DiffusionForm, NoiseLevelsForm, SamplingForm
 from wdport.files import json_document
 from wdport.files.json_document import SCHEMAS

@@ -87,6 +87,9 @@ def test_windows_of_prices_give_their_scale(converted: Path, data: Path) -> None
     windows, statistics = OhlcAtr(24).forward(series)
     np.testing.assert_allclose(found.data, windows, rtol=1e-6)
     np.testing.assert_allclose(found.condition, statistics["atr_pcts"], rtol=1e-6)
+    streamed = source_of(series, about, "float32", stream=True)
+    assert streamed.streamed
+    assert np.array_equal(streamed.feed(np.arange(3)), found.data[:3])
     with pytest.raises(UsageError, match="ohlc-atr finds columns by name"):
         source_of(Series.of(series.values), about, "float32")
 

@@ -42,9 +42,10 @@ STATES, results = np.load("states.npy"), {}
 def run(name, model=None, folder=None, **options):
     cycle = np.linspace(1e-2, 1e-3, 20)
     made = wdport.train(model or load(), STATES, folder or name, epochs=4, batch_size=16, ema=0.9, seed=5, **options,
-                        optimizer=Adam([{"weight_decay": 0.1}], rates=cycle, clip_norm=1.0))
+                        validation_split=0.2, optimizer=Adam([{"weight_decay": 0.1}], rates=cycle, clip_norm=1.0))
     averaged = [float(np.sum(np.abs(one))) for one in made.averaged.values()]
-    results[name] = {"losses": made.losses, "averaged": averaged}
+    validated = [row["val_loss"] for row in made.epochs]
+    results[name] = {"losses": made.losses, "averaged": averaged, "validated": validated}
 """
 
 SHARDED = """
@@ -126,7 +127,8 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Results:
 def assert_same(found: dict[str, Any], wanted: dict[str, Any]) -> None:
     assert wanted["losses"][-1] < wanted["losses"][0]
     np.testing.assert_allclose(found["losses"], wanted["losses"], rtol=1e-10)
-    np.testing.assert_allclose(found["averaged"], wanted["averaged"], rtol=1e-10)
+    for name in ("averaged", "validated"):
+        np.testing.assert_allclose(found.get(name, []), wanted.get(name, []), rtol=1e-10)
 
 
 def test_devices_do_not_change_losses(results: Results) -> None:

@@ -180,7 +180,7 @@ def test_a_unet_is_trained_by_one_command(tmp_path: Path, capsys: pytest.Capture
 
 @pytest.mark.parametrize(("document", "message"), [
     ({"a": 1}, "states no class that wdport can create"),
-    ({**BERT, "hidden_sizes": 3}, "unknown field 'hidden_sizes'"),
+    ({**BERT, "hidden_sizes": 3}, r"unknown field 'hidden_sizes'; did you mean hidden_size\?"),
     ({**BERT, "hidden_size": 30}, "config.json: transformers rejects it"),
     ({**UNET, "down_block_types": ["DownBlock2D"]}, "config.json: diffusers rejects it"),
 ])  # fmt: skip

@@ -159,11 +159,19 @@ def other_power(targets: Any, outputs: Any, exponent: int) -> Any:
     return abs(outputs - targets) ** exponent + 1
 
 
+def adamw(excluded: list[str] | None = None) -> Any:
+    optimizer = keras.optimizers.AdamW()
+    if excluded:
+        optimizer.exclude_from_weight_decay(var_names=excluded)
+    return optimizer
+
+
 CHANGED: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "activation": ({}, {"activation": "relu"}, "network"),
     "rate": ({}, {"rate": 0.5}, "network"),
     "epsilon of an optimizer": ({"make": keras.optimizers.Adam}, {"make": partial(keras.optimizers.Adam, epsilon=1)},
                                 "optimizer_settings"),
+    "weights without decay": ({"make": adamw}, {"make": partial(adamw, ["bias"])}, "optimizer_settings"),
     "another function": ({"loss": partial(power, exponent=2)}, {"loss": partial(other_power, exponent=2)}, "loss_code"),
     "another value": ({"loss": partial(power, exponent=2)}, {"loss": partial(power, exponent=4)}, "loss_code"),
     "another variable": ({"loss": distance(2)}, {"loss": distance(4)}, "loss_code"),

@@ -125,7 +125,7 @@ def test_a_flows_target_is_the_derivative_of_its_state(path: str) -> None:
 @pytest.mark.parametrize("prediction", ["epsilon", "sample", "v_prediction"])
 def test_a_diffusion_is_noised_as_diffusers_does(prediction: str) -> None:
     library = pytest.importorskip("diffusers", exc_type=ImportError)
-    from wdport.diffusion.scheduler import Scheduler
+    from wdport.diffusion.scheduler_config import Scheduler
 
     theirs = library.DDPMScheduler(prediction_type=prediction, beta_schedule="squaredcos_cap_v2")
     noising = Scheduler(prediction_type=prediction, beta_schedule="squaredcos_cap_v2").process().noising()

@@ -20,7 +20,7 @@ import wdport
 from tests.command import Cli, Refused
 from tests.families.unet2d.make import fields_of
 from tests.training.points import points_in
-from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.scheduler_config import Scheduler
 from wdport.errors import InputError, MachineError, MisfitError, UsageError, WdportError
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import FAMILY

@@ -121,14 +121,17 @@ def test_a_streamed_file_is_not_read_whole(points: Any) -> None:
         broken.feed(np.array([7]))
 
 
-def test_streamed_windows_are_those_on_the_device(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_streamed_windows_are_those_on_the_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     about = FAMILY.diffused(SMALL)
     series = np.random.default_rng(0).normal(size=(60, 3))
-    held, streamed = (source_of(series, about, "float32", stream) for stream in (False, True))
-    assert (held.streamed, streamed.streamed) == (False, True)
-    numbers = np.array([0, 36, 17])
-    one, other = (jax.jit(each.take)(each.held, each.feed(numbers)) for each in (held, streamed))
-    assert np.array_equal(one, other)
+    windows = tmp_path / "windows.npy"
+    np.save(windows, np.lib.stride_tricks.sliding_window_view(series, 24, axis=0).swapaxes(1, 2))
+    for data in (series, windows):
+        held, streamed = (source_of(data, about, "float32", stream) for stream in (False, True))
+        assert (held.streamed, streamed.streamed) == (False, True)
+        numbers = np.array([0, 36, 17])
+        one, other = (jax.jit(each.take)(each.held, each.feed(numbers)) for each in (held, streamed))
+        assert np.array_equal(one, other)
     monkeypatch.setattr(source, "SHARE", 1e-12)
     assert source_of(series, about, "float32").streamed
 

@@ -49,7 +49,7 @@ class ConvertRequest:
         "NAME.keras, .safetensors, .weights.h5, .npz, .orbax or FOLDER/ (shards).  [default: .keras next to the input]",
         files="converted")] = None  # fmt: skip
     dtype: Annotated[str, Option(
-        "Store variables as bfloat16 or float16 (.safetensors, .npz, folder); overflow is an error.",
+        "Store variables as bfloat16 or float16 (.safetensors, .npz, .orbax, folder); overflow is an error.",
         choices=("float32", "bfloat16", "float16"), group="outputs")] = "float32"  # fmt: skip
     max_memory: Annotated[str | None, Option(
         "Memory limit for tensors, such as 512MiB (.safetensors, .npz, folder).", "SIZE")] = None  # fmt: skip

@@ -214,8 +214,8 @@ def convert(
         allow_nonfinite: accept NaN and infinity among the weights.
         cast: accept float64 weights that float32 cannot hold exactly.
         progress: called with (bytes done, total bytes).
-        dtype: dtype of the variables in a ``.safetensors`` or ``.npz`` file or a folder: "float32", "bfloat16" or
-            "float16".
+        dtype: dtype of the variables in a ``.safetensors`` or ``.npz`` file, an ``.orbax`` folder or a folder of
+            shards: "float32", "bfloat16" or "float16".
         max_memory: bytes of memory for tensors, for the same formats; larger tensors are processed in pieces.
         max_shard_size: maximum bytes per shard; the output is then a folder.
         with_optimizer: also convert the state of the optimizer, to ``NAME.optimizer.safetensors`` next to the output;

@@ -1,8 +1,8 @@
 """DDPM and DDIM by diffusers' own scheduler classes, on our noise: the state after every step.
 
-The plans of :mod:`wdport.diffusion.scheduler` are compared with it. The library's tables, which are float32, are lifted
-to float64; steps are computed in the dtype of x_T. The library gives the mean and the deviation of every step, and the
-noise is ours. Facts: diffusers 0.42.1, which numbers the steps from 0.
+The plans of :mod:`wdport.diffusion.scheduler_config` are compared with it. The library's tables, which are float32, are
+lifted to float64; steps are computed in the dtype of x_T. The library gives the mean and the deviation of every step,
+and the noise is ours. Facts: diffusers 0.42.1, which numbers the steps from 0.
 """
 
 from __future__ import annotations
@@ -35,7 +35,8 @@ FLOOR: Final = 1.001e-10
 
 
 class ReferenceScheduler:
-    """The library's schedulers with the fields ``document``, those of :class:`wdport.diffusion.scheduler.Scheduler`.
+    """The library's schedulers with the fields ``document``, those of
+    :class:`~wdport.diffusion.scheduler_config.Scheduler`.
 
     Its methods raise :class:`MachineError` if diffusers is not installed.
     """

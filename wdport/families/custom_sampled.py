@@ -16,7 +16,7 @@ from msgspec import Meta
 from wdport.diffusion.flow import PATHS, TARGETS, Flow
 from wdport.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
 from wdport.diffusion.process import Process
-from wdport.diffusion.scheduler import LEARNED_RANGE, Scheduler
+from wdport.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
 from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily
 from wdport.model import (
@@ -73,7 +73,7 @@ class FlowForm(SamplingForm, total=False):
     target: Annotated[Literal["velocity", "noise", "sample"], about(
         "What the network predicts; `velocity` if absent.")]  # fmt: skip
     time: Annotated[float, Meta(gt=0, lt=1 << 24), about(
-        "Time value passed to the network at the end of a flow; 1 if absent.")]  # fmt: skip
+        "For a flow, the time value that the network gets at the end; 1 if absent.")]  # fmt: skip
 
 
 class DiffusionForm(SamplingForm, total=False):
@@ -81,16 +81,16 @@ class DiffusionForm(SamplingForm, total=False):
 
     process: Required[Annotated[Literal["diffusion"], about("Process that the network was trained to reverse.")]]
     time: Annotated[Literal["step", "fraction"], about(
-        "Time value passed to the network of a diffusion: `step`, the step number, counting from 0, or `fraction`, the "
-        "step number, counting from 1, divided by the number of steps; `step` if absent.")]  # fmt: skip
+        "For a diffusion, the time value that the network gets: `step`, the step number, counting from 0, or "
+        "`fraction`, the step number, counting from 1, divided by the number of steps; `step` if absent.")]  # fmt: skip
     num_train_timesteps: Annotated[int, Meta(ge=1, le=100_000), about(
-        "Number of diffusion steps in training, T.")]  # fmt: skip
+        "For a diffusion, the number of steps in training, T.")]  # fmt: skip
     beta_schedule: Annotated[Literal["linear", "scaled_linear", "squaredcos_cap_v2", "sigmoid"], about(
         "How beta changes from step to step.")]  # fmt: skip
     beta_start: Annotated[_Share, about("beta of the first step.")]
     beta_end: Annotated[_Share, about("beta of the last step.")]
     trained_betas: Annotated[Annotated[list[_Share], Meta(min_length=1)] | None, about(
-        "beta of every step (T,), instead of a schedule.")]  # fmt: skip
+        "beta of every step, an array (T,), instead of `beta_schedule`.")]  # fmt: skip
     prediction_type: Annotated[Literal["epsilon", "sample", "v_prediction"], about(
         "What the network predicts: the noise, the clean sample, or the velocity.")]  # fmt: skip
     variance_type: Annotated[Literal["fixed_small", "fixed_small_log", "fixed_large"], about(
@@ -99,16 +99,17 @@ class DiffusionForm(SamplingForm, total=False):
     clip_sample_range: Annotated[Annotated[float, Meta(gt=0)] | None, about(
         "Largest absolute value after clipping.")]  # fmt: skip
     timestep_spacing: Annotated[Literal["leading", "linspace", "trailing"], about(
-        "How the steps of a run with fewer steps are chosen.")]  # fmt: skip
+        "How steps are chosen for sampling with fewer than T steps.")]  # fmt: skip
     steps_offset: Annotated[Count, about("Offset added to the steps with `leading` spacing.")]
     set_alpha_to_one: Annotated[bool, about("Whether the last DDIM step ends at a clean sample.")]
     rescale_betas_zero_snr: Annotated[bool, about(
         "Whether the betas are rescaled so that no signal is left at the last step; not with `epsilon`.")]  # fmt: skip
     thresholding: Annotated[bool, about(
-        "Whether the predicted clean sample is clipped to a quantile of its absolute values and divided by it, instead "
-        "of `clip_sample`; false if absent.")]  # fmt: skip
+        "Whether the predicted clean sample is clipped to a quantile of its absolute values and then divided by the "
+        "quantile, which replaces `clip_sample`; false if absent.")]  # fmt: skip
     dynamic_thresholding_ratio: Annotated[float, Meta(ge=0, le=1, description="The quantile of `thresholding`.")]
-    sample_max_value: Annotated[float, Meta(ge=1, description="Largest value of this quantile; the smallest is 1.")]
+    sample_max_value: Annotated[float, Meta(ge=1, description=
+        "Upper limit of the quantile that `thresholding` uses; the lower limit is 1.")]  # fmt: skip
 
 
 class NoiseLevelsForm(SamplingForm, total=False):
@@ -118,20 +119,23 @@ class NoiseLevelsForm(SamplingForm, total=False):
     scheduler: Required[Annotated[
         Literal["ScoreSdeVeScheduler", "EDMEulerScheduler", "EDMDPMSolverMultistepScheduler",
                 "CMStochasticIterativeScheduler"],
-        about("Class of diffusers.")]]  # fmt: skip
+        about("Name of the diffusers scheduler class.")]]  # fmt: skip
     sigma_min: Annotated[float, Meta(gt=0, description="Smallest noise level.")]
     sigma_max: Annotated[float, Meta(gt=0, description="Largest noise level.")]
     sigma_data: Annotated[float, Meta(gt=0, description="Standard deviation of the data.")]
     sigma_schedule: Annotated[Literal["karras", "exponential"], about("How the levels of a run are spaced.")]
     rho: Annotated[float, Meta(gt=0, description="Exponent of `karras`.")]
     num_train_timesteps: Annotated[int, Meta(ge=2, le=100_000), about(
-        "Default number of steps of a score model; number of levels of a consistency model.")]  # fmt: skip
+        "For a score model, the default number of sampling steps; for a consistency model, the number of noise levels "
+        "in training.")]  # fmt: skip
     prediction_type: Annotated[Literal["epsilon", "v_prediction"], about(
-        "Sign of what the network predicts, of EDM.")]  # fmt: skip
+        "For EDM, the sign of the network's output: `v_prediction` is the negative of `epsilon`.")]  # fmt: skip
     snr: Annotated[float, Meta(gt=0, description="Signal-to-noise ratio of the corrector.")]
     sampling_eps: Annotated[float, Meta(gt=0, lt=1), about("Time at which the sampling of a score model ends.")]
     correct_steps: Annotated[Count, about("Number of corrections per step.")]
-    clip_denoised: Annotated[bool, about("Whether the clean sample of a consistency model is clipped to 1.")]
+    clip_denoised: Annotated[
+        bool, about("Whether the clean sample that a consistency model predicts is clipped to -1 to 1.")
+    ]
 
 
 _OWN: Final = {*SamplingForm.__annotations__, "process", "time", "scheduler"}

@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
-from wdport.errors import MisfitError, printable
+from wdport.errors import MisfitError, did_you_mean, printable
 from wdport.families.ported import PortedFamily
 from wdport.families.shapes import Shapes
 from wdport.fields import OFF, Fields, fields_of, json_setting, marked
@@ -59,8 +59,11 @@ class LibraryFamily(PortedFamily[C]):
 
     def require_known(self, names: Iterable[str], declared: Iterable[str], where: str | Path) -> None:
         """Raise :class:`MisfitError` for names that are not among ``declared``, and not the library's own notes."""
-        if unknown := [name for name in names if name not in set(declared) and not name.startswith("_")]:
-            raise MisfitError(where, f"unknown field {quoted(unknown[0])}", self.supported, unknown)
+        supported = list(declared)
+        if unknown := [name for name in names if name not in supported and not name.startswith("_")]:
+            # A field of another class may resemble one of this class: only a typo is corrected.
+            fix = did_you_mean(unknown[0], supported, self.supported, 0.8)
+            raise MisfitError(where, f"unknown field {quoted(unknown[0])}", fix, unknown)
 
     def parse_setting(self, key: str, text: str) -> object:
         return json_setting(self.configuration, key, text)

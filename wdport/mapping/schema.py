@@ -48,7 +48,7 @@ class LayerRow(TypedDict, total=False):
         "Layer kind. It determines the layer's tensors, their rules, the layout of its output and the settings that "
         "are compared. Without a kind, only outputs are compared.")]  # fmt: skip
     names: Annotated[dict[str, Within], Meta(min_length=1), about(
-        "Suffixes of the PyTorch tensors, by the kind's names for them, if they differ: `{query: "
+        "Last parts of the PyTorch tensors' names, by the kind's names for the tensors, where the two differ: `{query: "
         "to_q}`.")]  # fmt: skip
     formerly: Annotated[dict[str, Within], Meta(min_length=1), about(
         "Former names of submodules, by the kind's names for them: `{out: proj_attn}`. Tensors with a former name are "
@@ -71,8 +71,8 @@ class LayerRow(TypedDict, total=False):
 
 
 class TensorRow(TypedDict, total=False):
-    """One or more tensors that belong to no layer kind, and what is done with them: exactly one of ``keras`` with
-    ``rule``, ``check`` and ``drop``; ``check`` may also be combined with ``keras``."""
+    """One or more tensors that belong to no layer kind, and what is done with them. A row has ``keras`` and
+    ``rule``, or ``check``, or ``drop``; ``check`` may also be added to ``keras`` and ``rule``."""
 
     torch: Required[Annotated[Name | Names, about(
         "Name of the PyTorch tensor, or the names of several that are combined.")]]  # fmt: skip
@@ -125,10 +125,11 @@ class TableForm(Rows, total=False):
     results."""
 
     format: Required[Annotated[Literal[2], about("Version number of the format.")]]
-    family: Annotated[Text, about("Model family; if absent, `custom`, which is your own model.")]
+    family: Annotated[Text, about("Model family; if absent, `custom`, the family of your own models.")]
     variant: Annotated[Text, about("Name of the key layout within the family.")]
     signature: Annotated[Name, about(
-        "A tensor that only this layout has. A table without a signature is used only if you specify it.")]  # fmt: skip
+        "A tensor that only this layout has. A table without a signature is used only if you pass it with "
+        "`--mapping`.")]  # fmt: skip
     include: Annotated[list[Text], about(
         "Tables whose rows are added: for each, the name of a table that comes with wdport, or the path of a `.yaml` "
         "file in this file's folder or below it.")]  # fmt: skip

@@ -235,11 +235,16 @@ class RunState:
             "ema": self.optimizer.ema_momentum if self.optimizer.use_ema else None,
             "states": len(batches.states),
             "optimizer": type(self.optimizer).__name__,
-            "optimizer_settings": settings_digest(self.optimizer.get_config()),  # rates of a schedule may be many
+            "optimizer_settings": settings_digest(self._optimizer_settings()),  # rates of a schedule may be many
             "network": settings_digest(description(self.model.network)),
             "jax": chosen_numerics(),
             **self.model.settings(),
         }
+
+    def _optimizer_settings(self) -> dict[str, Any]:
+        """The optimizer's configuration, and the weights that ``exclude_from_weight_decay`` names, which it omits."""
+        decayed = [self.optimizer._use_weight_decay(variable) for variable in self.variables["trained"]]
+        return self.optimizer.get_config() | ({} if all(decayed) else {"decayed": decayed})
 
     def facts(self, epochs: int | None = None) -> dict[str, object]:
         """Everything that determines the run, except for the number of epochs, which is checked if it is given.

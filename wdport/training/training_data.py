@@ -131,12 +131,12 @@ def _source(
         # An array of states and one of windows can have the same shape; it is then taken for windows.
         if data.shape[1:] == about.shape and about.shape != decoding.shape:
             return _states(data, about, dtype, stream), None
-        return _windows(data, decoding, about.windowed, dtype), None
+        return _windows(data, decoding, about.windowed, dtype, stream), None
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
     data_series = series_of(data)
     _require_own(transform, about.windowed, decoding)
     if about.windowed is not None:
-        return _transformed(data_series, about, decoding, dtype, transform)
+        return _transformed(data_series, about, decoding, dtype, stream, transform)
     length, features = decoding.shape
     data_series = data_series.fitted(about.features, features, where)
     if len(data_series.values) < length:
@@ -157,15 +157,18 @@ def _standard(values: Array, decoding: Decoding) -> Array:
     return statistics.normalize(values)
 
 
-def _windows(data: Array, decoding: Decoding, windowed: Windowed | None, dtype: str) -> StateSource:
+def _windows(
+    data: Array, decoding: Decoding, windowed: Windowed | None, dtype: str, stream: bool | None
+) -> StateSource:
     """Windows (n, N, F) in the units of the data; of a transform with statistics of every window, in its units."""
     if data.shape[1:] != decoding.shape or not len(data):
         expected = ", ".join(map(str, ("n", *decoding.shape)))
         raise UsageError("data", f"have shape {data.shape}", f"give windows ({expected}) or a series")
-    if data.dtype.kind not in "fiu" or not np.isfinite(data).all():
-        raise UsageError("data", *_NOT_FINITE)
+    if data.dtype.kind not in "fiu":
+        raise UsageError("data", f"have the dtype {data.dtype}", "give numbers")
+    _require_finite(data)
     values = data if windowed is not None else _standard(np.asarray(data, np.float64), decoding)
-    return StateSource(np.asarray(values, dtype), dtype, decoding)
+    return _rows_of(values, dtype, stream, decoding)
 
 
 def _require_finite(data: Array, name: str = "data") -> None:
@@ -181,7 +184,7 @@ def _require_own(transform: str | None, windowed: Windowed | None, decoding: Dec
 
 
 def _transformed(
-    series: Series, about: Diffused, decoding: Decoding, dtype: str, transform: str | None
+    series: Series, about: Diffused, decoding: Decoding, dtype: str, stream: bool | None, transform: str | None
 ) -> tuple[StateSource, Array | None]:
     """The windows of a series by the model's own transform, and the condition that their statistics give."""
     windowed = about.windowed
@@ -193,7 +196,7 @@ def _transformed(
     if windows.shape[1:] != decoding.shape:
         raise UsageError("data", f"gives windows {windows.shape[1:]}, the model has {decoding.shape}", "give its data")
     name = None if about.condition is None else about.condition.statistic
-    return StateSource(windows.astype(dtype), dtype, decoding), statistics.arrays.get(name) if name else None
+    return _rows_of(windows, dtype, stream, decoding), statistics.arrays.get(name) if name else None
 
 
 def _condition(declared: Condition | None, values: Array | None, count: int, dtype: str) -> Array | None:
@@ -291,12 +294,12 @@ def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> S
     return _rows_of(data, dtype, stream)
 
 
-def _rows_of(data: Array, dtype: str, stream: bool | None) -> StateSource:
-    """States that are the rows of an array; those that are streamed are examined when they are read."""
+def _rows_of(data: Array, dtype: str, stream: bool | None, decoding: Decoding | None = None) -> StateSource:
+    """States or windows that are the rows of an array; those that are streamed are examined when they are read."""
     if _streams(data.size * np.dtype(dtype).itemsize, stream):
-        return StateSource(data, dtype, streamed=True)
+        return StateSource(data, dtype, decoding, streamed=True)
     _require_finite(data)
-    return StateSource(np.asarray(data, dtype), dtype)
+    return StateSource(np.asarray(data, dtype), dtype, decoding)
 
 
 class TrainingBatches(keras.utils.PyDataset):

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from parity_tests.faults.random_weights import randomise
-from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.scheduler_config import Scheduler
 from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.reference import LIBRARY
 from wdport.model import Array

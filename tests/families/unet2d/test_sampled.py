@@ -17,7 +17,7 @@ from parity_tests.faults.random_weights import randomise
 from parity_tests.faults.unet2d.examples import law
 from tests.command import Cli, Refused
 from tests.families.quick import few_cases, network_verdict
-from wdport.diffusion.scheduler import Scheduler
+from wdport.diffusion.scheduler_config import Scheduler
 from wdport.errors import MisfitError, UsageError
 from wdport.exporting import loader
 from wdport.families.unet2d.config import Config

@@ -63,7 +63,7 @@ class TS2VecFamily(PortedFamily[Config]):
         """Every name of a configuration file that is read; others concern training and are ignored."""
         declared = fields_of(Config)
         properties = {key: declared[name].schema() for key, name in NAMES.items()}
-        properties["repr_dims"]["description"] = "Another name of `output_dims`, used by the public training script."
+        properties["repr_dims"]["description"] = "Another name for `output_dims`, used by the public training script."
         return {
             "type": "object",
             "description": "Training configuration of a TS2Vec encoder. The shapes of the checkpoint's tensors "

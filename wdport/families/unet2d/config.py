@@ -17,7 +17,7 @@ from msgspec import Meta
 
 from wdport.diffusion.noise_levels import NoiseLevels
 from wdport.diffusion.process import TrainedProcess
-from wdport.diffusion.scheduler import Scheduler, stored_scheduler
+from wdport.diffusion.scheduler_config import Scheduler, stored_scheduler
 from wdport.fields import FINITE, NETWORK, UNUSED, Choices, Dropout, Effect, Fields, Phrase, Summary, Width, Wording
 from wdport.limits import MAX_IMAGE, MAX_LEVELS, MAX_RESIDUAL, MAX_STEPS, require_model_size
 

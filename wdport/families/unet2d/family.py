@@ -13,7 +13,7 @@ import numpy as np
 from wdport.diffusion.diffusion import LEAST_SIGNAL
 from wdport.diffusion.noise_levels import EDM_SOLVER, LEVEL_CLASSES, NoiseLevels
 from wdport.diffusion.reference_scheduler import SCORE_SDE
-from wdport.diffusion.scheduler import LEARNED_RANGE, OWN_STEPS, Scheduler, read_scheduler
+from wdport.diffusion.scheduler_config import LEARNED_RANGE, OWN_STEPS, Scheduler, read_scheduler
 from wdport.errors import MisfitError
 from wdport.families.library_config import NONE, LibraryFamily
 from wdport.families.shapes import Shapes, any_below, count, size

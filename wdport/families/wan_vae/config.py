@@ -45,16 +45,19 @@ class Config(Fields):
     """
 
     base_dim: Annotated[
-        Width, "Number of channels at the encoder's first level, before multiplication by dim_mult.", NETWORK, Summary()
+        Width,
+        "Number of channels at the encoder's first level, before multiplication by `dim_mult`.",
+        NETWORK,
+        Summary(),
     ] = 96
     decoder_base_dim: Annotated[
-        Width | None, "The same for the decoder; base_dim if null.", NETWORK, Summary("decoder")
+        Width | None, "The same for the decoder; `base_dim` if null.", NETWORK, Summary("decoder")
     ] = None
     z_dim: Annotated[Width, "Number of channels of the latents.", NETWORK, Summary("z_dim", 2)] = 16
     dim_mult: Annotated[
         tuple[Width, ...],
         Meta(min_length=2, max_length=MAX_LEVELS),
-        "Number of channels at each level, as a multiple of base_dim.",
+        "Number of channels at each level, as a multiple of `base_dim`.",
         NETWORK,
         Summary(),
     ] = (1, 2, 4, 4)
@@ -68,7 +71,7 @@ class Config(Fields):
     attn_scales: Annotated[
         tuple[float, ...],
         Meta(max_length=0),
-        "Sizes at which the down blocks have attention; only an empty list is supported.",
+        "Scales, relative to the input, at which the encoder has attention; only an empty list is supported.",
         UNUSED,
         NO_ATTENTION,
     ] = ()
@@ -100,7 +103,9 @@ class Config(Fields):
         Summary("patch", 5),
     ] = None
     scale_factor_temporal: Annotated[Width | None, "Number of video frames per latent frame; not used.", UNUSED] = 4
-    scale_factor_spatial: Annotated[Width | None, "Number of pixels per latent pixel, for tiles; not used.", UNUSED] = 8
+    scale_factor_spatial: Annotated[
+        Width | None, "Number of pixels per latent pixel along each axis, for tiling; not used.", UNUSED
+    ] = 8
 
     def __post_init__(self) -> None:
         super().__post_init__()
