@@ -75,7 +75,10 @@ docs-check: docs
 		--prefix build/docs-check axe-core@4.14.1 puppeteer-core
 	@node tests/docs/browser.mjs build/site $(SHOTS)
 
-test: lint unit pairs
+# Each of the first two needs one core.
+test: $(READY)
+	@$(MAKE) --no-print-directory -j 2 $(if $(filter output-sync,$(.FEATURES)),-O) lint pairs
+	@$(MAKE) --no-print-directory unit
 
 # The tests with the lowest and the newest releases that pyproject.toml allows, each in a separate environment.
 compat: compat-lowest compat-newest
