@@ -56,20 +56,20 @@ def _key(name: str) -> str:
 
 OPTIONS = (  # options of verify: made by make options
     Option("checkpoint", "The PyTorch checkpoint of the port to test.", kind="pair"),
-    Option("against", "A recording made by `wdport record`, instead of CHECKPOINT; does not need torch.",
+    Option("against", "A recording made by `wdport record`, to verify without the checkpoint and without torch.",
                       kind="pair"),
-    Option("converted", "The converted file of each checkpoint or recording, in the same order. [default: the "
-                        ".keras file next to it]", kind="pair"),
-    Option("baseline", "File with the errors of an earlier run, such as parity-baseline.json, in the same order.",
-                       kind="pair"),
-    Option("sha256", "The SHA-256 that the checkpoint must have, in the same order.",
+    Option("converted", "The converted file of each checkpoint or recording; one per pair, in the order of the "
+                        "pairs. [default: the .keras file next to it]", kind="pair"),
+    Option("baseline", "File with the errors of an earlier run, such as parity-baseline.json; one per pair, in "
+                       "the order of the pairs.", kind="pair"),
+    Option("sha256", "The SHA-256 that the checkpoint must have; one per pair, in the order of the pairs.",
                      metavar="HEX", kind="pair", file=False),
     Option("policy", "File with bounds and waivers, such as parity.toml."),
     Option("mapping", "A mapping table of your own. [default: the shipped one that fits]"),
     Option("input", "One input, such as 'x: b 3 48 48'.", metavar="'NAME: AXES'", kind="several", file=False),
     Option("reference", "Your own PyTorch model, instead of the built-in reference.",
                         metavar="MODULE:FUNCTION", file=False),
-    Option("config", "Training configuration, to compare with the one in CONVERTED."),
+    Option("config", "Training configuration, to compare with the one in the converted file."),
     Option("set", "One configuration value, such as num_heads=8; repeatable.",
                   metavar="KEY=VALUE", kind="several", file=False),
     Option("norm-stats", "Statistics of the training data: mean, std and feature names (JSON, NPZ)."),

@@ -113,7 +113,7 @@ def test_a_float32_step_is_called_a_precision_leak(pair: tuple[Path, Path], monk
     gate = next(gate for gate in verdict.gates if gate.name == "A")
     assert not gate.passed
     assert str(gate.findings[0]).startswith("precision leak: level_transformers.0.pos_encoding")
-    assert failed(verdict) == {"A"}
+    assert failed(verdict) == {"A", "E'"}  # samplers run the same network
 
 
 def test_nan_fails(two_levels: tuple[Path, Path], tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def plugin_sentence(each: Declared) -> str:
     """The help of an option of the plugin."""
     text, bracket, default = sentence(each, r"--wdport-\1").partition(" [default")
     if kind(each) == "pair" and each.title not in ("checkpoint", "against"):
-        text = f"{text.removesuffix('.')}, in the same order."
+        text = f"{text.removesuffix('.')}; one per pair, in the order of the pairs."
     return text + bracket + default
 
 

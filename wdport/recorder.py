@@ -736,11 +736,29 @@ ROUNDING = {"float32": 2.0**-24, "float64": 2.0**-53}
 @dataclass
 class Spread:
     """How far one tap moves when everything that it is given is perturbed by one rounding: sums of squares and largest
-    values, the maximum over the draws, of its inputs, its isolated outputs, and its outputs in the running network."""
+    values, the maximum over the draws, of its inputs, its isolated outputs, and its outputs in the running network.
+
+    ``samples`` has the sums of squares of every sample of the batch by part, in a case with extreme values.
+    """
 
     fed: tuple[float, float] = (0.0, 0.0)
     made: tuple[float, float] = (0.0, 0.0)
     running: tuple[float, float] = (0.0, 0.0)
+    samples: dict[str, list[float]] = field(default_factory=dict)
+
+    def add(self, part: str, moved: Nested, still: Nested, samples: int) -> None:
+        """Add one draw: how far the values of ``part`` have ``moved`` from ``still``."""
+        every = zip(leaves(list(moved)), leaves(list(still)))
+        pairs = [(a, b) for a, b in every if b.dtype.kind == "f" and a.shape == b.shape]  # rounding may choose others
+        distances = [_distance(a, b) for a, b in pairs]
+        square = float(sum(float(np.sum(distance * distance)) for distance in distances))
+        largest = [float(np.max(distance, initial=0.0)) for distance in distances]
+        before = getattr(self, part)
+        setattr(self, part, (max(before[0], square), max([before[1], *largest])))
+        rows = [distance.reshape(samples, -1) for distance in distances if samples and distance.shape[:1] == (samples,)]
+        if rows:
+            squares = np.sum([np.sum(row * row, axis=1) for row in rows], axis=0)
+            self.samples[part] = np.maximum(squares, self.samples.get(part, 0.0)).tolist()
 
 
 @dataclass
@@ -774,10 +792,10 @@ def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: s
             result.outputs = tuple(np.maximum(largest, _distance(a, b)) for largest, a, b in moves)
             for name, spread in result.taps.items():
                 if name in isolated and name in still:
-                    spread.fed = _further(spread.fed, isolated[name].inputs, still[name].inputs)
-                    spread.made = _further(spread.made, isolated[name].outputs, still[name].outputs)
+                    spread.add("fed", isolated[name].inputs, still[name].inputs, len(case.extremes))
+                    spread.add("made", isolated[name].outputs, still[name].outputs, len(case.extremes))
                 if name in running:
-                    spread.running = _further(spread.running, running[name].outputs, calls[name].outputs)
+                    spread.add("running", running[name].outputs, calls[name].outputs, len(case.extremes))
     return result
 
 
@@ -789,15 +807,6 @@ def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
         return array
     factors = 1.0 + unit * rng.uniform(-1.0, 1.0, array.shape)
     return array * np.where(np.abs(array) >= MASKING, 1.0, factors)
-
-
-def _further(so_far: tuple[float, float], moved: Nested, still: Nested) -> tuple[float, float]:
-    every = zip(leaves(list(moved)), leaves(list(still)))
-    pairs = [(a, b) for a, b in every if b.dtype.kind == "f" and a.shape == b.shape]  # rounding may choose other rows
-    differences = [_distance(a, b) for a, b in pairs]
-    square = float(sum(float(np.sum(difference * difference)) for difference in differences))
-    largest = [float(np.max(difference, initial=0.0)) for difference in differences]
-    return max(so_far[0], square), max([so_far[1], *largest])
 
 
 def _distance(first: Array, second: Array) -> Array:

@@ -77,7 +77,7 @@ PAIRS = (
          ((2, 7, 8), (2, 7, 6), (2, 7, 4)), ORDERED, at=INNER, code=("causal",)),
     Pair("packed, attn_mask: True is blocked", "attention_packed", partial(Called, {"attn_mask": BLOCKED}),
          partial(MHA, mask=~BLOCKED[None]), SELF,
-         {"the mask as it is": {"mask": BLOCKED[None]}, "no mask": {"mask": None}}, at=(".inner", "/inner"),
+         {"the mask not inverted": {"mask": BLOCKED[None]}, "no mask": {"mask": None}}, at=(".inner", "/inner"),
          code=("mask",), one_array=True),
     Pair("packed, causal", "attention_packed", partial(Called, {"attn_mask": BLOCKED}), partial(MHA, causal=True), SELF,
          {"not causal": {"causal": False}}, at=(".inner", "/inner"), code=("causal",), one_array=True),

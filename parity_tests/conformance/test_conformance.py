@@ -23,8 +23,8 @@ from wdport.mapping.kinds import KINDS
 QUICK = {
     "linear after a flatten of (c h w)", "embedding with padding_idx and a trained row there",
     "linear under spectral_norm, folded", "conv1d, groups and dilation", "depthwise_conv2d, channels first",
-    "conv_transpose2d, window 3, stride 2, padding 1, output padding 1", "group_norm", "batch_norm of sequences",
-    "rms_norm, weight stored less one", "gru", "packed, key_padding_mask: True is left out",
+    "conv_transpose2d, kernel size 3, stride 2, padding 1, output padding 1", "group_norm", "batch_norm of sequences",
+    "rms_norm, weight stored minus one", "gru", "packed, key_padding_mask: True is left out",
     "max_pool2d, ceil_mode, window 3, stride 2", "gelu, tanh", "leaky_relu, slope 0.01",
     "zero padding (1, 2, 3, 0)", "pixel shuffle",
 }  # fmt: skip

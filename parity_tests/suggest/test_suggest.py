@@ -105,7 +105,7 @@ PLACES = {
     "a sum for a difference": "the network itself, in what it feeds out",
     "Keras's own epsilon in batch norms": "bn1 -> batch_normalization",
     "max pooling that pads at the end alone": "the network itself, in what it feeds layer1.0.conv1",
-    "no causal mask": "decoder.0.attention -> decoder/0/attention",
+    "no causal mask": "decoder.0.attn -> decoder/0/attention",
     "softmax over queries": "the network itself, in what it feeds layers.0.attention.o_proj",
     "another epsilon in a norm by hand": "h.0.ln_1 -> blocks/0/norms/attention",
     "GELU exact where PyTorch's is by tanh": "the network itself, in what it feeds tags",

@@ -9,15 +9,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wdport.compare.calls import Call
+from wdport.compare.calls import Call, ExpectedCall
 from wdport.compare.findings import GATES, label, letter_of
 from wdport.compare.gate_bounds import UNIT_ROUNDOFF
-from wdport.compare.layer_errors import InPort, tap_errors
+from wdport.compare.gates import explained
+from wdport.compare.layer_errors import InPort, floors_of, tap_errors
 from wdport.compare.measure import ErrorPair, Ranges, float32_share, like, relative_l2, ulps
 from wdport.compare.taps import Tap
 from wdport.errors import MisfitError
 from wdport.mapping.table import parse_table
 from wdport.parity.verdict import TapResult, locate
+from wdport.recorder import Case, Conditioning, Observation, Spread
 from wdport.wavelets.check import WAVELET
 
 
@@ -44,6 +46,28 @@ def test_float32_share() -> None:
     assert float32_share(np.array([0.0, 1.0, -1.0])) == 0.0
     bias = np.float64(np.float32([0.1, 0.2]))
     assert float32_share(np.concatenate([exact[:8], *[bias] * 99])) == 0.2
+
+
+@pytest.mark.parametrize("extremes", [(), ("constant", "", "large")])
+def test_the_effect_of_a_rounding_is_measured_as_an_error(extremes: tuple[str, ...]) -> None:
+    """By sample in a case with extreme values: a large sample of good conditioning hides no other one."""
+    case, rng = Case(0, 3, 1.0, extremes=extremes), np.random.default_rng(0)
+    still, noise = rng.standard_normal((2, 3, 5)) * np.array([1e-3, 1.0, 1e6])[:, None]
+    moved = still + 1e-9 * noise * np.array([1e6, 1.0, 1e-6])[:, None]
+    spread = Spread()
+    for part in ("fed", "made", "running"):
+        spread.add(part, [moved], [still], len(extremes))
+    call = Call((still,), (still,))
+    observation = Observation((still,), (still,), {"a": call})
+    by_tap, output = explained(Conditioning({"a": spread}, (np.abs(moved - still),)), observation, floors_of(case))
+    layer = Tap("a", "a", None)
+    error = tap_errors(
+        layer, {"a": Call((moved,), (moved,))}, {"a": ExpectedCall({0: still}, 1, (still,))}, floors_of(case)
+    )
+    assert error is not None
+    expected = [8 * each for each in (*error, error[1])]
+    assert [by_tap["a"].fed, by_tap["a"].isolated, by_tap["a"].running] == pytest.approx(expected)
+    assert output.running == pytest.approx(expected[1])
 
 
 def test_ratio_counts_rounding_as_the_least_error() -> None:

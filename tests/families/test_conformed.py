@@ -15,9 +15,9 @@ from wdport.errors import MisfitError
 
 QUICK = [
     "conv1d, causal", "conv1d, stride 2, padding 1", "conv2d, padding_mode reflect", "conv2d, padding_mode circular",
-    "conv_transpose1d, padding 1", "conv_transpose2d, window 4, stride 2, padding 1",
-    "conv_transpose2d, window 3, stride 2, padding 1, output padding 1",
-    "conv_transpose2d, output padding beyond the windows", "conv_transpose1d, window 2, stride 3: gaps",
+    "conv_transpose1d, padding 1", "conv_transpose2d, kernel size 4, stride 2, padding 1",
+    "conv_transpose2d, kernel size 3, stride 2, padding 1, output padding 1",
+    "conv_transpose2d, output padding beyond the kernels", "conv_transpose1d, kernel size 2, stride 3: gaps",
     "max_pool2d, padding 1", "max_pool2d, ceil_mode, window 3, stride 2", "avg_pool2d, padding 1 that counts",
     "linear after a permuted flatten, (w h c)", "linear under weight_norm, new keys", "group_norm",
     "pixel shuffle", "gru, from a state", "packed, causal",
@@ -37,7 +37,7 @@ MUTANTS = {
 UNLIKE_IN_TRAINING = {
     "embedding with padding_idx and a trained row there", "instance norm with running statistics",
     "batch_norm of vectors", "batch_norm of sequences", "batch_norm of images, channels first",
-    "batch_norm of images, both axes of one size", "batch_norm of volumes, no weights",
+    "batch_norm of images, all axes of the same size", "batch_norm of volumes, no weights",
     "lstm, dropout between layers: none in inference", "packed, dropout: none in inference",
     "rrelu: the mean slope in inference", "dropout: none in inference",
 }  # fmt: skip

@@ -162,8 +162,8 @@ class TrainingDocument:
         "Name of the file from which the optimizer was resumed, possibly the checkpoint itself; null for a new "
         "optimizer.")]  # fmt: skip
     epochs: Annotated[Sequence[Mapping[str, float]], about(
-        "Metrics of every epoch, by name: epoch, steps, loss, learning_rate, seconds, and the loss of every part of "
-        "the state, by the part's name.")]  # fmt: skip
+        "Metrics of every epoch, by name: epoch, steps, loss, learning_rate, seconds, and, if there are any, val_loss, "
+        "accuracy, and the loss of each part of a sample, such as a wavelet level.")]  # fmt: skip
     outputs: Annotated[Sequence[OutputFile], about("The files of the run.")]
     seconds: Annotated[float, about("Duration in seconds, including compilation.")]
 

@@ -93,7 +93,7 @@ class TrainRequest:
         "Random seed for noise, times, dropout, the order of the data, and the weights of a new model.",
         bounds=(0, (1 << 31) - 1))] = 0  # fmt: skip
     save_every: Annotated[int | None, Option(
-        "Also save the state every N steps.  [default: after every epoch]",
+        "Also save the state every N batches.  [default: after every epoch]",
         "N", bounds=(1, 1 << 32), group="outputs")] = None  # fmt: skip
     stream: Annotated[bool | None, Option(
         "Read the data batch by batch, or keep it on the device.  [default: depends on its size]",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -11,9 +11,11 @@ from wdport.compare.calls import leaves
 from wdport.compare.comparison import Comparison
 from wdport.compare.findings import ALONE, FED, GATES, OUTPUT, RUNNING, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
-from wdport.compare.measure import relative_l2
+from wdport.compare.layer_errors import output_errors
+from wdport.compare.measure import largest_error
 from wdport.compare.results import TapResult
-from wdport.recorder import MASKING, Conditioning, Observation
+from wdport.model import Array
+from wdport.recorder import MASKING, Conditioning, Observation, Spread
 
 
 @dataclass(frozen=True)
@@ -29,20 +31,40 @@ class Explained:
 NOTHING = Explained()
 
 
-def explained(conditioning: Conditioning, observation: Observation) -> tuple[dict[str, Explained], Explained]:
+def explained(
+    conditioning: Conditioning, observation: Observation, floors: Sequence[float]
+) -> tuple[dict[str, Explained], Explained]:
     """The explained errors by the reference's names, and of the output: the effect of one rounding times the ratio that
-    float32 (B) allows, but at most :data:`LEAK`."""
+    float32 (B) allows, but at most :data:`LEAK`. ``floors`` are those of the case."""
     by_tap = {}
     for name, spread in conditioning.taps.items():
         if name not in observation.calls:
             continue
-        sizes = [_size(side) for side in (observation.calls[name].inputs, observation.calls[name].outputs)]
-        squares = (spread.fed[0] / sizes[0], spread.made[0] / sizes[1], spread.running[0] / sizes[1])
-        # At most LEAK: the weakest logic fault known, a wrong epsilon, shows 1e-5.
-        by_tap[name] = Explained(*(min(NUMERICS * square**0.5, LEAK) for square in squares))
-    pairs = zip(observation.outputs, conditioning.outputs, strict=True)
-    output_error = min(NUMERICS * max(relative_l2(output + moves, output) for output, moves in pairs), LEAK)
+        call = observation.calls[name]
+        parts = {"fed": call.inputs, "made": call.outputs, "running": call.outputs}
+        by_tap[name] = Explained(*(_explained(_effect(spread, part, side, floors)) for part, side in parts.items()))
+    moved = tuple(output + moves for output, moves in zip(observation.outputs, conditioning.outputs, strict=True))
+    output_error = _explained(max(output_errors(moved, observation.outputs, floors)))
     return by_tap, Explained(output_error, output_error, output_error)
+
+
+def _explained(effect: float) -> float:
+    # At most LEAK: the weakest logic fault known, a wrong epsilon, shows 1e-5.
+    return min(NUMERICS * effect, LEAK)
+
+
+def _effect(spread: Spread, part: str, values: Sequence[object], floors: Sequence[float]) -> float:
+    """The effect of one rounding on a part of a layer's values, measured as its errors are: relative to all of them or,
+    in a case with extreme values, to each sample if that is more."""
+    arrays = list(_unmasked(values))
+    size = float(sum(np.sum(array * array) for array in arrays))
+    overall: float = (getattr(spread, part)[0] / max(size, float(np.finfo(np.float64).tiny))) ** 0.5
+    moves, batch = spread.samples.get(part, []), len(floors)
+    rows = [array.reshape(batch, -1) for array in arrays if batch and array.shape[:1] == (batch,)]
+    if not rows or len(moves) != batch:
+        return overall
+    sizes = np.sqrt(np.sum([np.sum(row * row, axis=1) for row in rows], axis=0))
+    return max(overall, largest_error(np.sqrt(moves), sizes, floors))
 
 
 def beyond(result: TapResult, error: float, allowed: float) -> float:
@@ -54,12 +76,11 @@ def beyond(result: TapResult, error: float, allowed: float) -> float:
     return 0.0
 
 
-def _size(values: Sequence[object]) -> float:
-    """Sum of squares of all arrays, without the lowest numbers that masks hold; always positive."""
-    arrays = (np.asarray(leaf, dtype=np.float64) for leaf in leaves(list(values)))
-    # Masks hold the lowest number of the dtype, whose square is infinite.
-    squares = (np.square(array, where=np.abs(array) < MASKING, out=np.zeros_like(array)) for array in arrays)
-    return max(float(sum(np.sum(square) for square in squares)), float(np.finfo(np.float64).tiny))
+def _unmasked(values: Sequence[object]) -> Iterator[Array]:
+    """All arrays, with 0 for the lowest numbers of the dtype, which masks hold and whose square is infinite."""
+    for leaf in leaves(list(values)):
+        array = np.asarray(leaf, dtype=np.float64)
+        yield np.where(np.abs(array) < MASKING, array, 0.0)
 
 
 EAGER = "output, eager"

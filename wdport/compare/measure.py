@@ -60,6 +60,11 @@ def sample_errors(candidate: Array, reference: Array, floors: Sequence[float]) -
         return relative_l2(candidate, reference)
     sides = (np.asarray(array, np.float64).reshape(len(floors), -1) for array in (candidate - reference, reference))
     differences, sizes = (np.linalg.norm(side, axis=1) for side in sides)
+    return largest_error(differences, sizes, floors)
+
+
+def largest_error(differences: Array, sizes: Array, floors: Sequence[float]) -> float:
+    """The largest relative error of a sample, as for :func:`sample_errors`, from norms by sample."""
     ordinary = min((size for size, floor in zip(sizes, floors, strict=True) if size and not floor), default=0.0)
     scales = np.maximum(sizes, np.asarray(floors) * ordinary)
     pairs = zip(differences.tolist(), scales.tolist(), strict=True)

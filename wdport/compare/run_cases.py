@@ -368,7 +368,9 @@ class _Engine:
         """The relative errors that one rounding explains, by tap; measured only if an error exceeds the bound."""
         if not any(map(self._differing, errors)):
             return {}
-        by_tap, output = explained(self.result.reference.conditioning(started.case, "float64"), started.observation)
+        by_tap, output = explained(
+            self.result.reference.conditioning(started.case, "float64"), started.observation, floors_of(started.case)
+        )
         return {**by_tap, OUTPUT: output}
 
     def _condition(self, cases: Sequence[Case]) -> None:

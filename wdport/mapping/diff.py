@@ -66,7 +66,7 @@ class DifferenceDocument:
     only_b: Annotated[Mapping[str, Mapping[str, Property]], about(
         "Names that A lacks, with their properties.")]  # fmt: skip
     changed: Annotated[Mapping[str, Mapping[str, tuple[Property, Property]]], about(
-        "For each name, as in B, the properties that differ, with their values in A and in B; \"\" for a missing "
+        "The properties that differ, by the name in B, with their values in A and in B; \"\" for a missing "
         "property.")]  # fmt: skip
     renamed: Annotated[Sequence[RenamedFacts], about("Names that were probably renamed.")]
 

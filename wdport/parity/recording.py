@@ -63,10 +63,7 @@ class Recording:
         """The conditioning recorded for ``case``; raises :class:`InputError` if there is none."""
         with reading(self.path):
             taps, outputs = form.items(form.table(self.cases[case]["conditioning"])[dtype], 2)
-            spreads = {
-                name: Spread(**{part: form.pair(value) for part, value in form.table(parts).items()})
-                for name, parts in form.table(taps).items()
-            }
+            spreads = {name: _spread(form.table(parts)) for name, parts in form.table(taps).items()}
             return Conditioning(spreads, self._flat(outputs, {}))
 
     def sweeps(self) -> dict[str, CaseSweep]:
@@ -178,6 +175,14 @@ def open_recording(path: Path) -> Iterator[Recording]:
         yield recording
     finally:
         file.close()
+
+
+def _spread(facts: Mapping[str, object]) -> Spread:
+    by_part = form.table(facts.get("samples", {}))
+    samples = {part: list(map(form.number, form.items(values))) for part, values in by_part.items()}
+    if any(square < 0 for squares in samples.values() for square in squares):
+        raise ValueError("a sum of squares is negative")
+    return Spread(form.pair(facts["fed"]), form.pair(facts["made"]), form.pair(facts["running"]), samples)
 
 
 def _case(facts: Mapping[str, object]) -> Case:

@@ -79,7 +79,8 @@ class PairOptions:
         files="checkpoint"), Argument(), Elsewhere(each_pair=True)] = None  # fmt: skip
     mapping: Annotated[PathText | None, MAPPING] = None
     config: Annotated[PathText | None, Option(
-        "Training configuration, to compare with the one in CONVERTED.", files="table"), CONFIGURES] = None  # fmt: skip
+        "Training configuration, to compare with the one in the converted file.", files="table"),
+        CONFIGURES] = None  # fmt: skip
     values: Annotated[tuple[tuple[str, str], ...], Option(
         "One configuration value, such as num_heads=8; repeatable.",
         "KEY=VALUE", group="model"), CONFIGURES] = ()  # fmt: skip
@@ -112,7 +113,7 @@ class PairOptions:
         "Your own PyTorch model, instead of the built-in reference.",
         "MODULE:FUNCTION", group="model"), NEEDS_MODEL] = None  # fmt: skip
     against: Annotated[PathText | None, Option(
-        "A recording made by `wdport record`, instead of CHECKPOINT; does not need torch.",
+        "A recording made by `wdport record`, to verify without the checkpoint and without torch.",
         files=(".npz",)), Elsewhere(each_pair=True)] = None  # fmt: skip
 
 

@@ -115,12 +115,14 @@ class Outline:
 
 
 class TensorFlow(Struct, frozen=True, rename={"from_": "from"}):
-    """An input or output tensor of a step."""
+    """An input or output tensor of the model or of a step."""
 
     from_: Annotated[str, about(
         "Source of the tensor, as seen from the enclosing module: a step, an argument or a parameter.")]  # fmt: skip
-    argument: Annotated[str | None, about("Name of the step's argument that receives the tensor.")]
-    axes: Annotated[str | None, about("Axes of the tensor in PyTorch's order, such as `b c h w`.")]
+    argument: Annotated[str | None, about("Name of the argument that receives the tensor; null if there is none.")]
+    axes: Annotated[
+        str | None, about("Axes of the tensor in PyTorch's order, such as `b c h w`; null if they are not known.")
+    ]
     sizes: Annotated[Sequence[int | str], about("Sizes of the axes; `b` is the batch size.")]
     kind: Annotated[str, about("`float`, `int`, `bool` or `complex`.")]
 
