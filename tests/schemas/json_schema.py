@@ -125,7 +125,7 @@ BEGIN: Final = "<!-- fields of {}: made by make schemas -->"
 END: Final = "<!-- end of fields -->"
 
 _TYPES: Final = ("string", "integer", "number", "boolean", "null", "object", "array")
-_TITLES: Final[Mapping[str, str]] = {"PartWords": "Names for parts"}
+_TITLES: Final[Mapping[str, str]] = {"PartWords": "Names for parts", "SelftestResult": "Self-test result"}
 """Headings of objects whose type has another name."""
 _SIMPLE: Final = 6
 """Maximum number of choices that are shown."""

@@ -57,7 +57,7 @@ class InspectionDocument:
     manifest: Annotated[str | UnsetType, about(
         "Phrase that states whether the manifest next to a converted file agrees with the file.")] = UNSET  # fmt: skip
     notes: Annotated[Sequence[str] | UnsetType, about(
-        "Notes about the model, such as a conditioning input that it takes.")] = UNSET  # fmt: skip
+        "Notes about the model, such as one about a conditioning input that it takes.")] = UNSET  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -105,7 +105,8 @@ class SamplesFile(OutputFile):
     """The file of samples."""
 
     arrays: Annotated[Mapping[str, JsonShape], about(
-        "Shape of every array in the file; the first axis indexes the samples.")]  # fmt: skip
+        "Shapes of the states and of the decoded samples, by array name; the first axis indexes the "
+        "samples.")]  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -135,13 +136,14 @@ class SamplesDocument:
     eta: Annotated[float, about("Eta of DDIM: the noise that each step adds, as a fraction of DDPM's; 0 for none.")]
     spacing: Annotated[str | None, _SPACING]
     seed: Annotated[Count, about("Random seed. The seed and the index of a sample determine the sample.")]
-    dtype: Annotated[str, about("Dtype in which the network computes.")]
+    dtype: Annotated[str, about("Keras dtype policy of the network.")]
     units: Annotated[str | None, about("Description of the units of decoded samples; null if samples are not decoded.")]
     not_decoded: Annotated[str | None, about("Why samples are not decoded; null if they are.")]
     known: Annotated[KnownValues | None, about("Known values, passed with `--known`; null if there are none.")]
-    labels: Annotated[str | None, about("Class labels, as given; null for a model without classes.")]
+    labels: Annotated[str | None, about("Class labels, as given; null if none were given.")]
     condition: Annotated[Mapping[str, str] | None, about(
-        "Condition, as given, by the name of the network's input; null if no condition was used.")]  # fmt: skip
+        "Condition, as given, by the name of the network's input; `none` if `--unconditional` omits the input; null "
+        "if no condition was given.")]  # fmt: skip
     batch: Annotated[Positive, about("Number of samples per network call.")]
     devices: Annotated[Positive, about("Number of devices.")]
     processes: Annotated[Positive, about("Number of processes.")]
@@ -203,7 +205,9 @@ class GeneratedDocument:
     """What ``wdport generate --json`` prints, and ``-o NAME.json`` holds."""
 
     model: Annotated[str, about("Name of the converted file.")]
-    prompts: Annotated[NamedFile | None, about("The file of the prompts; null if they were passed with `--text`.")]
+    prompts: Annotated[
+        NamedFile | None, about("The file that contains the prompts; null if they were passed with `--text`.")
+    ]
     output: Annotated[OutputFile | None, about(
         "The file that was written; null if no file was written, and in the written file itself.")]  # fmt: skip
     texts: Annotated[Sequence[GeneratedText], about("The texts, in the order of the prompts.")]
@@ -217,7 +221,7 @@ class GeneratedDocument:
     block_length: Annotated[Positive | None, about("Number of tokens to fill in per block; null for the default.")]
     threshold: Annotated[float, about("Probability above which a token is kept.")]
     edit: Annotated[float | None, about(
-        "Probability above which a generated token is replaced; null if no token is replaced.")]  # fmt: skip
+        "Probability above which another token replaces a generated one; null if no token is replaced.")]  # fmt: skip
     temperature: Annotated[float, about("Temperature; at 0, the most probable token is taken.")]
     top_k: Annotated[Positive | None, about(
         "Number of most probable tokens from which each token is drawn; null for all tokens.")]  # fmt: skip
@@ -251,8 +255,8 @@ class ExportDocument:
     batch: Annotated[Positive | UnsetType | None, about(
         "Number of samples per call; null if any number is possible.")] = UNSET  # fmt: skip
     arrays: Annotated[Mapping[str, JsonShape] | UnsetType, about(
-        "For every array that the program takes or returns, the shape of one sample; absent for a "
-        "network.")] = UNSET  # fmt: skip
+        "Shapes of one sample by array name: of the state and, if samples are decoded, of the decoded sample; absent "
+        "for a network.")] = UNSET  # fmt: skip
     programs: Annotated[Mapping[str, ProgramFacts] | UnsetType, about(
         "The network's programs by name, each with its inputs and outputs; absent for a denoiser or "
         "sampler.")] = UNSET  # fmt: skip

@@ -46,16 +46,16 @@ class Bound:
 
 
 BOUNDS: Final[Mapping[str, Bound]] = {
-    "logic": Bound(LOGIC, "float64 (A): relative float64 error of any layer: of its output in isolation, of its "
-                   "inputs, and of its output within the network"),
-    "numerics": Bound(NUMERICS, "float32 (B) and sampling network (E'): float32 error of any layer as a multiple of "
-                      "the reference's own float32 error"),
+    "logic": Bound(LOGIC, "float64 (A), fresh (N) and generation (I): relative float64 error of outputs and logits; "
+                   "for a layer, of its isolated output, of its inputs, and of its output within the network"),
+    "numerics": Bound(NUMERICS, "float32 (B), sampling network (E'), samplers (H), generation (I) and fresh (N): "
+                      "float32 error of a layer or an output as a multiple of the reference's own float32 error"),
     "trajectory": Bound(TRAJECTORY, "trajectories (E), samplers (H) and sampling network (E'): relative float64 error "
                         "of a state or a prediction"),
-    "gradient": Bound(GRADIENT, "gradients (C), optimizer (D): relative float64 error of a gradient, and of the "
-                      "optimizer step computed from it"),
-    "table_ulp": Bound(TABLE_ULP, "constants (A'): difference between a table and its formula, in units in the last "
-                       "place of float32"),
+    "gradient": Bound(GRADIENT, "gradients (C), optimizer (D), resumed (D') and training mode (M): relative float64 "
+                      "error of a gradient, and of the optimizer step computed from it"),
+    "table_ulp": Bound(TABLE_ULP, "constants (A'): difference between a constant tensor and its formula, in "
+                       "units in the last place of float32"),
     "float32_share": Bound(FLOAT32_SHARE, "largest permitted share of a float64 layer's values that float32 can "
                            "represent exactly"),
     "leak": Bound(LEAK, "float64 errors between the bound 'logic' and this bound are reported as precision leaks"),

@@ -45,7 +45,7 @@ class TapResult:
         "compared.")] = None  # fmt: skip
     caller: Annotated[str, about("Layer whose code calls this layer; empty if the network itself calls it.")] = ""
     conditioned: Annotated[Number, about(
-        "Largest float64 error that is not counted, because a single rounding of the inputs explains "
+        "Largest float64 error that is not counted, because a single rounding of every value between layers explains "
         "it.")] = 0.0  # fmt: skip
 
     def sound(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:

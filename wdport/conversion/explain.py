@@ -55,7 +55,7 @@ class RouteFacts:
         "Arithmetic that combines the tensors before the rule is applied; empty for none.")] = ""  # fmt: skip
     table: Annotated[str | None, about(
         "Mapping table that contains the row for these tensors; null unless tensors are moved.")] = None  # fmt: skip
-    line: Annotated[Positive | None, about("Line number of the row in that table; null without such a line.")] = None
+    line: Annotated[Positive | None, about("Line number of the row in that table; null if there is none.")] = None
     reason: Annotated[str | None, about(
         "For a checked tensor, the constant; for a tied tensor, the other tensor; for a dropped or ignored tensor, the "
         "reason; null if tensors are moved.")] = None  # fmt: skip

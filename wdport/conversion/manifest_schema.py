@@ -22,7 +22,7 @@ from wdport.shared_types import Count, JsonShape, Sha256, about
 
 
 class SourceEntry(TypedDict):
-    """The checkpoint, and which parts of it were not converted."""
+    """The checkpoint, and the parts of it that were not converted."""
 
     name: Annotated[str, about("Name of the file or folder, without its path.")]
     sha256: Annotated[Sha256, about(
@@ -77,8 +77,8 @@ class ConfigEntry(TypedDict):
 
     value: Annotated[object, about("The value; the model family defines its meaning.")]
     origin: Annotated[str, about(
-        "Origin of the value, such as `shapes`, `buffers`, `config`, `flag` or `table`; `assumed` if no source "
-        "determined it.")]  # fmt: skip
+        "Origin of the value, such as `shapes`, `buffers`, `config`, `flag` or `table`; `default` for a default value; "
+        "`assumed` if no source determined it.")]  # fmt: skip
 
 
 class TargetEntry(TypedDict):
@@ -121,7 +121,7 @@ class CheckEntry(TypedDict):
 class Manifest(TypedDict):
     """Inputs, steps and output of a conversion. The same inputs give the same manifest."""
 
-    manifest: Annotated[Literal[2], about("Version number of the format.")]
+    manifest: Annotated[Literal[2], about("Version number of the manifest format.")]
     wdport: Annotated[str, about("Version of wdport that wrote the manifest.")]
     source: Annotated[SourceEntry, about("The checkpoint.")]
     mapping: Annotated[MappingEntry, about("The mapping table.")]

@@ -86,15 +86,16 @@ class CheckDocument:
     family: Annotated[str, about("Model family.")]
     variant: Annotated[str, about("Key layout; empty if the table names none.")]
     sound: Annotated[bool, about(
-        "Whether the table is free of errors. The exit code is 0 if it is, and 4 otherwise.")]  # fmt: skip
+        "Whether no faults were found and, with `--warnings-as-faults`, no warnings. The exit code is 0 if so, and 4 "
+        "otherwise.")]  # fmt: skip
     faults: Annotated[Sequence[str], about("Reasons for rejecting a conversion, one sentence each.")]
     remarks: Annotated[Sequence[RemarkFacts], about("Remarks on the table itself.")]
     checkpoint: Annotated[str | None, about("Path of the checkpoint; null without one.")]
     coverage: Annotated[CoverageFacts | None, about(
         "Which row claims which tensor; null without a checkpoint.")]  # fmt: skip
     plan: Annotated[Mapping[str, Count] | None, about(
-        "Number of tensors that are used, checked, dropped and tied, and number of variables; null if there is no "
-        "plan.")]  # fmt: skip
+        "Numbers of tensors that are used, checked, dropped and tied, and the number of variables, by name; null if "
+        "there is no plan.")]  # fmt: skip
     misfits: Annotated[Sequence[str], about("Errors in the conversion plan, one sentence each.")]
     notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")]
     values: Annotated[Sequence[ValueFinding] | None, about(
@@ -108,7 +109,7 @@ class ExplanationDocument:
     """What ``wdport map explain --json`` prints."""
 
     name: Annotated[str, about("Name of the requested tensor or variable.")]
-    file: Annotated[str, about("Name of the checkpoint or converted file.")]
+    file: Annotated[str, about("Path of the checkpoint or converted file.")]
     prefixes: Annotated[Sequence[str], about("Prefixes that were removed from every name.")]
     routes: Annotated[Sequence[RouteFacts], about("Destinations of the tensor, or sources of the variable.")]
 

@@ -67,19 +67,19 @@ class UnscoredSetting:
 class EvaluationDocument:
     """What ``wdport evaluate --json`` prints."""
 
-    samples: Annotated[str, about("Name of the file of samples, or of the converted model.")]
+    samples: Annotated[str, about("Name of the samples file or of the converted model.")]
     data: Annotated[NamedFile, about("The real data.")]
     windows: Annotated[Count, about("Number of windows of the real data.")]
     shape: Annotated[JsonShape, about("Number of steps and number of features in a series.")]
-    features: Annotated[Sequence[str], about("Names of the features; empty if the data have none.")]
+    features: Annotated[Sequence[str], about("Names of the features; empty if the data has none.")]
     repeats: Annotated[Positive, about("Number of repetitions of every score.")]
     seed: Annotated[Count, about("Random seed.")]
     floor: Annotated[str | None, about(
-        "Name of the set that serves as the floor; null if there is too little data for a floor.")]  # fmt: skip
+        "Name of the floor of real series, `real`; null if there is too little data for it.")]  # fmt: skip
     cheapest: Annotated[str | None, about(
         "Of the settings of a sweep that are as good as the setting with the most network calls, the one with the "
-        "fewest calls; null if there is only one setting or one repetition.")]  # fmt: skip
-    sets: Annotated[Sequence[ScoredSet], about("All sets of series, beginning with the floor.")]
+        "fewest calls; null without a sweep, and if there is only one setting or one repetition.")]  # fmt: skip
+    sets: Annotated[Sequence[ScoredSet], about("All sets of series, beginning with the floors.")]
     failed: Annotated[Sequence[UnscoredSetting], about(
         "Settings of a sweep whose samples cannot be scored.")]  # fmt: skip
 

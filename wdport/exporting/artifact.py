@@ -40,6 +40,8 @@ class SamplerFacts(TypedDict):
         "Number of steps that add noise, which is the size of the first axis of the noise.")]  # fmt: skip
     count: NotRequired[Annotated[Positive | None, about(
         "Requested number of steps; null for the sampler's default.")]]  # fmt: skip
+    spacing: NotRequired[Annotated[str | None, about(
+        "Requested spacing of the steps; null for the default.")]]  # fmt: skip
 
 
 class WeightFacts(TypedDict):
@@ -71,7 +73,7 @@ class ComparedFacts(TypedDict):
 
     model: Annotated[Sha256, about("SHA-256 of the converted file.")]
     members: Annotated[dict[str, Sha256], about(
-        "SHA-256 of the weights and of every program that was compared, by the name of the member of the "
+        "SHA-256 of the weights and of every program that was compared, by the name of the member in the "
         "file.")]  # fmt: skip
     programs: Annotated[dict[str, Number], about(
         "For every program, the largest error of its outputs relative to the model in float64, as a multiple of the "
@@ -98,7 +100,7 @@ class ExportFacts(TypedDict):
     format: Annotated[Literal[1], about("Version number of the format.")]
     what: Annotated[Literal["denoiser", "sampler", "network"], about("What was exported.")]
     wdport: Annotated[str, about("Version of wdport that wrote the file.")]
-    jax: Annotated[str, about("Version of JAX that compiled the programs.")]
+    jax: Annotated[str, about("Version of JAX that exported the programs.")]
     platforms: Annotated[list[Literal["cpu", "cuda", "rocm", "tpu"]], about(
         "Platforms on which the programs run.")]  # fmt: skip
     batch: Annotated[Positive | None, about("Number of samples per call; null if any number is possible.")]
@@ -112,10 +114,12 @@ class ExportFacts(TypedDict):
     programs: NotRequired[Annotated[dict[str, ProgramFacts], about(
         "The programs of a network by name; absent for a denoiser or sampler.")]]  # fmt: skip
     target: NotRequired[Annotated[str, about(
-        "What a denoiser predicts: `noise`, a clean sample or a velocity; absent for a network.")]]  # fmt: skip
+        "What the network of a denoiser or sampler predicts, such as `noise`, `sample` or `velocity`; absent for a "
+        "network.")]]  # fmt: skip
     compute_dtype: Annotated[str, about("Dtype in which the Keras model computes.")]
     pad_widths: NotRequired[Annotated[Positive, about(
-        "Earlier releases padded widths with zeros to a multiple of this number.")]]  # fmt: skip
+        "Only in files from earlier releases, which padded widths with zeros to a multiple of this "
+        "number.")]]  # fmt: skip
     model: Annotated[dict[str, object], about(
         "Configuration of the model; the model family defines its meaning.")]  # fmt: skip
     sampler: NotRequired[Annotated[SamplerFacts, about("The sampler; absent for a denoiser or network.")]]
@@ -139,7 +143,7 @@ class VerificationDocument:
     inputs: Annotated[Sequence[str], about("Descriptions of the calls that were compared.")]
     ratios: Annotated[Mapping[str, Number], about(
         "For every program, the largest error of its outputs relative to the model in float64, as a multiple of the "
-        "model's own error.")]  # fmt: skip
+        "model's own error; for a float64 program, the error itself.")]  # fmt: skip
     members: Annotated[Mapping[str, Sha256], about(
         "SHA-256 of the weights and of every program of a StableHLO file.")]  # fmt: skip
     environment: Annotated[Mapping[str, str], about("Versions of the libraries, and the device.")]

@@ -37,7 +37,7 @@ class Kill:
     expected: Annotated[str, about("Letter of the gate that should find the fault.")]
     sites: Annotated[tuple[str, ...], about("Layers that were reported as faulty.")]
     exact: Annotated[bool, about("Whether exactly the right layers were reported.")]
-    margin: Annotated[Number, about("Largest ratio of an error to its bound, in decades.")]
+    margin: Annotated[Number, about("Base-10 logarithm of the largest ratio of an error to its bound.")]
     causes: Annotated[tuple[str, ...], about("Causes that were reported.")] = ()
     equivalent: Annotated[str, about(
         "For a fault that does not change the result, the reason why it does not; no gate should find such a "

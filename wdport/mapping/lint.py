@@ -26,7 +26,8 @@ class RemarkFacts:
     """A remark on one line of a mapping table."""
 
     level: Annotated[Level, about(
-        "`error`: no checkpoint can fit the table. `warning`: the table may nevertheless be correct.")]  # fmt: skip
+        "`error`: no checkpoint can fit the table. `warning`: the table may nevertheless be correct. `note`: for "
+        "information only.")]  # fmt: skip
     file: Annotated[str, about("Path of the table, or of an included table.")]
     line: Annotated[Count, about("Line number; 0 for the table as a whole.")]
     what: Annotated[str, about("The remark in one sentence.")]

@@ -140,8 +140,11 @@ class TensorFacts(TypedDict):
     """One tensor of the state_dict."""
 
     shape: Annotated[list[Count], about("Shape of the tensor.")]
-    dtype: Annotated[str, about("Dtype in the file.")]
-    sha256: Annotated[Sha256 | None, about("SHA-256 of the tensor's float32 values; null if they were recomputed.")]
+    dtype: Annotated[str, about("Dtype in the checkpoint.")]
+    sha256: Annotated[
+        Sha256 | None,
+        about("SHA-256 of the tensor's values, in float32 if they are floating-point; null if recomputed."),
+    ]
 
 
 class SpreadFacts(TypedDict):
@@ -177,15 +180,15 @@ class CaseFacts(TypedDict):
         "`whole`, `sparse`, `small` or `far`; \"\" for none.")]]  # fmt: skip
     gain: NotRequired[Annotated[float, about(
         "Factor by which the inputs of isolated layers are multiplied in float32; 1 if absent.")]]  # fmt: skip
-    names: Annotated[list[str], about("Names of the inputs.")]
+    names: Annotated[list[str], about('Names of the outputs; "" for an unnamed output.')]
     inputs: Annotated[Arrays, about("Inputs; floating-point inputs are in float64.")]
     outputs: Annotated[Arrays, about("Outputs in float64.")]
     calls: Annotated[Calls, about(
-        "Inputs and outputs of every module, by path, in order of completion; the second call of `X` is "
-        "`X#2`.")]  # fmt: skip
+        "For every call of a module, by path and in order of completion: its inputs, its outputs, the path of the "
+        "enclosing call, and the names of the inputs; the second call of `X` is `X#2`.")]  # fmt: skip
     single: Annotated[SingleFacts | None, about("The float32 part; null if the case has none.")]
     conditioning: Annotated[dict[str, tuple[dict[str, SpreadFacts], Arrays]], about(
-        "For each dtype, how much the inputs and outputs of every layer change by rounding to this dtype, and the "
+        "For each dtype, how much rounding to this dtype changes the inputs and outputs of every layer, and the "
         "largest change in each value of the outputs.")]  # fmt: skip
 
 
@@ -204,8 +207,8 @@ class RecordingForm(TypedDict):
     notes: Annotated[list[str], about("Notes for the reader, one sentence each.")]
     shifts: Annotated[dict[str, Reference], about("The random shifts that are added to the biases, by parameter name.")]
     sweeps: Annotated[dict[str, tuple[Reference, Reference, Reference]], about(
-        "For each layer whose only input is time, its outputs at every time: in float64, in float32, and in float64 "
-        "for the rounded times.")]  # fmt: skip
+        "For each layer whose only input has one value per sample from a finite list, such as a time or a label, its "
+        "outputs for all these values: in float64, in float32, and in float64 for the rounded values.")]  # fmt: skip
     values: NotRequired[
         Annotated[dict[str, Reference], about("Values of the tensors selected by `--keep` or by the table.")]
     ]

@@ -75,10 +75,10 @@ class VerdictOutcome:
 class VerdictFacts:
     """What a comparison is of, how it was run, and all its numbers."""
 
-    checkpoint: Annotated[str, about("Name of the checkpoint or the recording.")]
-    converted: Annotated[str, about("Name of the converted file.")]
+    checkpoint: Annotated[str, about("Path of the checkpoint or the recording.")]
+    converted: Annotated[str, about("Path of the converted file.")]
     gates: Annotated[tuple[Gate | GateFacts, ...], about("Every gate, in the order of the report.")]
-    taps: Annotated[tuple[TapResult, ...], about("Every layer, in the order of the table.")]
+    taps: Annotated[tuple[TapResult, ...], about("Every layer, in the order in which the reference's calls complete.")]
     parts: Annotated[tuple[PartResult, ...], about(
         "Every part into which the family divides the output, such as a level.")]  # fmt: skip
     decoded: Annotated[Number | None, about(
@@ -122,7 +122,8 @@ class VerdictFacts:
 
 @dataclass(frozen=True, kw_only=True)
 class VerdictDocument(VerdictFacts, VerdictOutcome):
-    """What ``wdport verify --json`` writes: all results. Infinite numbers are written as the string ``inf``."""
+    """What ``wdport verify --json`` writes: all results. Numbers that are not finite are written as
+    the strings ``inf``, ``-inf`` and ``nan``."""
 
     gates: Annotated[tuple[GateFacts, ...], about("Every gate, in the order of the report.")]
     assuming: Annotated[dict[str, object], about("The assumed values on which the outcome depends.")]

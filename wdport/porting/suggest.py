@@ -43,21 +43,24 @@ class SuggestionDocument:
 
     found: Annotated[bool, about("Whether a table was found for the whole model.")]
     proved: Annotated[bool, about("Whether `verify` proved the table.")]
-    layers: Annotated[Count, about("Number of layers.")]
-    passes: Annotated[Count, about("Number of passes through the models.")]
-    seconds: Annotated[float, about("Total duration in seconds.")]
+    layers: Annotated[Count, about("Number of layers that were matched.")]
+    passes: Annotated[Count, about("Number of runs of the Keras model.")]
+    seconds: Annotated[
+        float, about("Duration of the search in seconds, without building the models and without the proof.")
+    ]
     forward_seconds: Annotated[float, about(
-        "Time spent running the models, in seconds; part of the total duration.")]  # fmt: skip
+        "Duration of one run of both models, in seconds.")]  # fmt: skip
     doubts: Annotated[Sequence[str], about("Uncertainties about the table, one sentence each.")]
     notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")]
     rows: Annotated[Sequence[Mapping[str, object]], about(
-        "Rows of the table, in the form in which a mapping table contains them under `layers`, `tensors` and "
-        "`tied`.")]  # fmt: skip
+        "Rows of the table, in the form that a mapping table uses under `layers`, `tensors` and `tied`.")]  # fmt: skip
     failure: Annotated[str, about(
         "Why the table is not proved; empty if it is proved, or if no proof was attempted.")]  # fmt: skip
     verdict: Annotated[VerdictDocument | None, about("The proof; null if there is none.")]
-    last_alike: Annotated[Place | None, about("The last layer at which the models agree.")]
-    first_unlike: Annotated[Place | None, about("The first layer at which the models do not agree.")]
+    last_alike: Annotated[Place | None, about("The last layer at which the models agree; null if a table was found.")]
+    first_unlike: Annotated[
+        Place | None, about("The first layer at which the models do not agree; null if a table was found.")
+    ]
     causes: Annotated[Sequence[str], about("Probable causes of the difference, the most likely first.")]
     what: Annotated[str | UnsetType, about(
         "What is wrong at the first layer at which the models do not agree.")] = UNSET  # fmt: skip

@@ -115,7 +115,9 @@ class Config(Fields):
     hidden_size: Annotated[
         Width, "Number of channels per token; a multiple of num_attention_heads.", NETWORK, Summary("channels")
     ] = 768
-    intermediate_size: Annotated[int, Meta(ge=1, le=4 * MAX_WIDTH), "Width of the gated network.", NETWORK] = 3072
+    intermediate_size: Annotated[
+        int, Meta(ge=1, le=4 * MAX_WIDTH), "Width of the gated feed-forward network.", NETWORK
+    ] = 3072
     num_hidden_layers: Annotated[int, Meta(ge=1, le=MAX_LAYERS), "Number of layers.", NETWORK, Summary("layers")] = 12
     num_attention_heads: Annotated[Width, "Number of attention heads.", NETWORK, Summary("heads")] = 12
     num_key_value_heads: Annotated[
@@ -129,7 +131,7 @@ class Config(Fields):
         "Width of a head, an even number; hidden_size / num_attention_heads if null.",
         NETWORK,
     ] = None
-    hidden_act: Annotated[str, ACTIVATIONS, "Activation function of the gated network.", NETWORK] = "silu"
+    hidden_act: Annotated[str, ACTIVATIONS, "Activation function of the gated feed-forward network.", NETWORK] = "silu"
     max_position_embeddings: Annotated[
         int, Meta(ge=1, le=MAX_STEPS), "Longest sequence in training; the network has no limit.", UNUSED
     ] = 8192
@@ -143,7 +145,7 @@ class Config(Fields):
         NOT_REAL,
     ] = 10_000.0
     attention_bias: Annotated[bool, "Whether the attention projections have biases.", NETWORK] = False
-    mlp_bias: Annotated[bool, "Whether the gated network and the head have biases.", NETWORK] = False
+    mlp_bias: Annotated[bool, "Whether the gated feed-forward network and the head have biases.", NETWORK] = False
     tie_word_embeddings: Annotated[
         bool, "Whether the head shares the weights of the embedding.", NETWORK, Summary("tied head")
     ] = False

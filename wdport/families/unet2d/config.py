@@ -99,7 +99,11 @@ class Config(Fields):
         Summary("channels"),
     ] = (224, 448, 672, 896)
     layers_per_block: Annotated[
-        int, Meta(ge=1, le=MAX_RESIDUAL), "Number of residual blocks per level.", NETWORK, Summary("layers")
+        int,
+        Meta(ge=1, le=MAX_RESIDUAL),
+        "Number of residual blocks in each down block; an up block has one more.",
+        NETWORK,
+        Summary("layers"),
     ] = 2
     mid_block_scale_factor: Annotated[
         Real,
@@ -117,7 +121,10 @@ class Config(Fields):
     attention_head_dim: Annotated[Width | None, "Width of an attention head; all channels if null.", NETWORK] = 8
     norm_num_groups: Annotated[Width, "Number of groups in the group norms.", NETWORK] = 32
     attn_norm_num_groups: Annotated[
-        Width | None, "Number of groups in the norm before the attention of the middle block.", NETWORK
+        Width | None,
+        "Number of groups in the norm before the attention of the middle block; if null, `norm_num_groups`, or no norm "
+        "with `scale_shift`.",
+        NETWORK,
     ] = None
     norm_eps: Annotated[float, Meta(ge=0, lt=FINITE), "Epsilon of the group norms.", NETWORK] = 1e-5
     resnet_time_scale_shift: Annotated[

@@ -155,7 +155,7 @@ _WAVELET: Final = {
         "examples": ["db2", "auto"],
     },
     "levels": {
-        "description": "Levels of the transform, or auto, which depends on the length of the series.",
+        "description": "Number of levels of the transform, or auto, which depends on the length of the series.",
         "anyOf": [{"const": "auto"}, {"type": "integer", "minimum": 1}, {"type": "null"}],
     },
 }

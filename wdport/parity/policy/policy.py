@@ -28,14 +28,14 @@ Day = Annotated[
 
 
 class BoundForm(TypedDict, total=False):
-    """A bound that replaces the default. A looser bound needs a reason and an expiry date."""
+    """A bound that replaces the default. A looser bound needs a reason and an expiration date."""
 
     value: Required[Annotated[float, Meta(gt=0), about(
         "The bound: a positive, finite number.")]]  # fmt: skip
     reason: Annotated[Text, about("Reason why the bound differs from the default.")]
     expires: Annotated[Day, about(
         "The last day on which the bound is in force, as a TOML date without quotes. From the next day on, the policy "
-        "gate (P) fails and the default is in force again.")]  # fmt: skip
+        "gate (P) fails, and the default replaces a looser bound; a tighter bound stays in force.")]  # fmt: skip
 
 
 class SettingsForm(TypedDict, total=False):

@@ -115,8 +115,8 @@ class SelftestResult:
     """The result of :func:`wdport.parity.selftest.run_selftest`. In Python, it is true if the self-test
     passed.
 
-    ``causes`` states whether the self-test had to look for causes. If it had to, it fails if it did not look for the
-    cause of any fault. ``note`` states why requested faults were left out.
+    ``causes`` states whether the self-test had to look for causes. If it had to but looked
+    for none, it fails. ``note`` states why requested faults were left out.
     """
 
     groups: Annotated[tuple[GroupResult, ...], about("Faults, by kind.")]
@@ -128,8 +128,8 @@ class SelftestResult:
         "Versions of the libraries, and a description of the machine.")] = field(default_factory=dict)  # fmt: skip
     seconds: Annotated[float, about("Duration in seconds.")] = field(default=0.0, compare=False)
     note: Annotated[str, about(
-        "Why requested faults were left out: outside a source checkout, only the faults of a quick run are "
-        "available.")] = ""  # fmt: skip
+        "Why requested faults were left out, for example because wdport does not run in a source checkout; empty if "
+        "none were.")] = ""  # fmt: skip
 
     @property
     def kills(self) -> tuple[Kill, ...]:
@@ -224,7 +224,8 @@ class SelftestDocument:
 
     passed: Annotated[bool, about("Whether the self-test passed.")]
     exit_code: Annotated[Literal[0, 1, 6], about(
-        "Exit code of the command: 0 if the self-test passed, 1 if it failed, 6 if nothing was run.")]  # fmt: skip
+        "Exit code of the command: 0 if the self-test passed, 1 if it failed, 6 if no faults were tried or, except "
+        "in a quick run, no correct ports.")]  # fmt: skip
     faults: Annotated[Count, about("Number of faults that change the result.")]
     killed: Annotated[Count, about("Number of these faults that a gate found.")]
     right: Annotated[Count, about("Number of these faults that the right gate found at the right place.")]
