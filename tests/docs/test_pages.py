@@ -59,6 +59,7 @@ def test_a_page(page: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.full
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("page", [page for page in RUNNABLE if any(map(is_full, blocks_of(page)))])
 def test_a_whole_page(page: str, tmp_path: Path) -> None:
     execute(page, tmp_path, blocks_of(page))

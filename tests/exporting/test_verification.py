@@ -125,8 +125,8 @@ def of(place: Any, name: str, change: Callable[..., Any]) -> Callable[[pytest.Mo
     return patched
 
 
-def one_row(make: Any, *given: Any) -> Any:
-    plan = make(*given)
+def one_row(make: Any, *given: Any, **more: Any) -> Any:
+    plan = make(*given, **more)
     coefficients = plan.coefficients.copy()
     coefficients[2] *= 1.001
     return replace(plan, coefficients=coefficients)
@@ -148,7 +148,8 @@ FAULTS: dict[str, tuple[Callable[[pytest.MonkeyPatch], None], tuple[str, ...], s
         of_network(lambda made: replace(made, apply=rounded(made.apply))), ("--what", "denoiser"), {"denoise"}
     ),
     "one time for all samples": (
-        of_network(lambda made: replace(made, apply=lambda w, x, t: made.apply(w, x, t[:1].repeat(t.shape[0])))),
+        of_network(lambda made: replace(made, apply=lambda w, x, t, *more: made.apply(
+            w, x, t[:1].repeat(t.shape[0]), *more))),
         ("--what", "denoiser"), {"denoise"},
     ),
     "weights are stored in 16 bits": (

@@ -173,8 +173,8 @@ def test_random_configurations_verify(name: str, seed: int, tmp_path: Path) -> N
 @pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "variant", "gates"),
-    [("masked_lm", "tied, all biases", "0 A B B' C I"), ("masked_lm", "as published", "0 A B B' C I"),
-     ("unet2d", "attention at every size", "0 A B B' C E E' H")],
+    [("masked_lm", "tied, all biases", "0 A B B' C M I"), ("masked_lm", "as published", "0 A B B' C M I"),
+     ("unet2d", "attention at every size", "0 A B B' C M E E' H")],
 )  # fmt: skip
 def test_the_full_battery(name: str, variant: str, gates: str, tmp_path: Path) -> None:
     ported = PORTED[name]
