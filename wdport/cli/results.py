@@ -165,7 +165,7 @@ class TrainingDocument:
         "optimizer.")]  # fmt: skip
     epochs: Annotated[Sequence[Mapping[str, float]], about(
         "Metrics of every epoch, by name: epoch, steps, loss, learning_rate, seconds, and, if there are any, val_loss, "
-        "accuracy, and the loss of each part of a sample, such as a wavelet level.")]  # fmt: skip
+        "accuracy, and the loss of each part of a sample.")]  # fmt: skip
     outputs: Annotated[Sequence[OutputFile], about("The files of the run.")]
     seconds: Annotated[float, about("Duration in seconds, including compilation.")]
 

@@ -171,6 +171,8 @@ def of_callable(function: object) -> ActivationFunction | None:
             return None
         settings, function = dict(function.keywords), function.func
     name, home = str(getattr(function, "__name__", "")), str(getattr(function, "__module__", ""))
+    if home == "wdport.nets.activations" and not settings:
+        return by_name(name)
     library = home.partition(".")[0]
     if library not in ("keras", "jax") or name not in _KERAS:
         return None

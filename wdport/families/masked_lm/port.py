@@ -21,6 +21,7 @@ from wdport.families.masked_lm.config import TOKENIZER, Config
 from wdport.families.ported_model import PortedModel
 from wdport.model import KerasTensor as Tensor
 from wdport.model import KerasVariable
+from wdport.nets.activations import gelu, gelu_tanh
 from wdport.nets.attention import Rotary, TokenAttention
 from wdport.nets.composed import Composed
 from wdport.nets.norms import RMSNorm
@@ -81,13 +82,8 @@ class GatedMlp(Composed):
         return self.down(self.act(self.gate(x)) * self.up(x))
 
 
-def gelu_tanh(x: Tensor) -> Tensor:
-    """GELU by its approximation with tanh."""
-    return keras.ops.gelu(x, approximate=True)
-
-
-FUNCTIONS: dict[str, Activation] = {"gelu_pytorch_tanh": gelu_tanh}
-"""Activations that Keras has no name for."""
+FUNCTIONS: dict[str, Activation] = {"gelu": gelu, "gelu_pytorch_tanh": gelu_tanh}
+"""Activations that are not Keras's by that name."""
 
 
 class Block(Composed):
@@ -101,7 +97,6 @@ class Block(Composed):
             channels, config.num_attention_heads, config.kv_heads, config.width, config.attention_bias, name="attention"
         ))  # fmt: skip
         self.add(RMSNorm(epsilon, name="mlp_norm"), (None, None, channels))
-        # Keras's "gelu" is the exact one, with the error function.
         act = FUNCTIONS.get(config.hidden_act, config.hidden_act)
         self.add(GatedMlp(channels, config.intermediate_size, act, config.mlp_bias, name="mlp"))
 

@@ -23,6 +23,7 @@ from wdport.families.ported import described_variables
 from wdport.families.ts2vec.config import Config
 from wdport.mapping.axes import Shape
 from wdport.model import Array
+from wdport.nets.activations import gelu
 
 Weights = Mapping[str, Tensor]
 """The variables of the Keras model by path."""
@@ -59,7 +60,7 @@ def _block(weights: Block, dilation: int, x: Tensor, inside: Tensor) -> Tensor:
     if "projector/kernel" in weights:
         shortcut = x @ weights["projector/kernel"][0] + weights["projector/bias"]
     for name in ("conv1", "conv2"):
-        activated = jnp.where(inside[..., None], jax.nn.gelu(x, approximate=False), 0.0)
+        activated = jnp.where(inside[..., None], gelu(x), 0.0)
         x = _convolution(activated, weights[f"{name}/conv/kernel"], dilation) + weights[f"{name}/conv/bias"]
     return x + shortcut
 

@@ -14,6 +14,7 @@ from wdport.families.ported_model import PortedModel
 from wdport.families.ts2vec.config import Config
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
+from wdport.nets.activations import gelu
 from wdport.nets.composed import Composed, Shape
 
 DROPOUT = 0.1
@@ -46,8 +47,8 @@ class Block(Composed):
         for name, shape in (("conv1", before), ("conv2", after)):
             convolution = layers.Conv1D(channels[1], kernel, padding="same", dilation_rate=dilation, name="conv")
             self.add(Around(convolution, shape, name=name))
-        self.gelu1 = layers.Activation("gelu", name="gelu1")  # by the error function, as PyTorch's
-        self.gelu2 = layers.Activation("gelu", name="gelu2")
+        self.gelu1 = layers.Activation(gelu, name="gelu1")
+        self.gelu2 = layers.Activation(gelu, name="gelu2")
 
     def call(self, x: Tensor) -> Tensor:
         shortcut = x if self.projector is None else self.projector(x)

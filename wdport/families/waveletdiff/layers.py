@@ -10,6 +10,8 @@ Shapes: B batch, L tokens of a level, D width, H heads, K = D / H head width, T 
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import jax.numpy as jnp
 import numpy as np
 from keras import layers, ops
@@ -84,8 +86,9 @@ class Mlp(Composed):
     """
 
     def __init__(
-        self, widths: tuple[int, int, int], activation: str, dropout: float | None = None, **kwargs: object
-    ) -> None:
+        self, widths: tuple[int, int, int], activation: str | Callable[[Tensor], Tensor], dropout: float | None = None,
+        **kwargs: object,
+    ) -> None:  # fmt: skip
         super().__init__(**kwargs)
         self.add(linear(*widths[:2], name="hidden"), (None, widths[0]))
         self.activation = layers.Activation(activation, name="activation")

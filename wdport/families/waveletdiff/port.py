@@ -20,6 +20,7 @@ from wdport.families.waveletdiff.series import to_series
 from wdport.families.waveletdiff.variables import STEPS_PER_TIME
 from wdport.model import KerasLayer
 from wdport.model import KerasTensor as Tensor
+from wdport.nets.activations import gelu
 from wdport.nets.boundary import once
 from wdport.nets.composed import Composed, Shape
 
@@ -53,7 +54,7 @@ class Block(Composed):
         self.add(Attention(config.num_heads, width, config.qk_norm, dropout, name="attention"))
         self.dropout = layers.Dropout(dropout, name="dropout")
         self.add(AdaptiveNorm(width, time, name="norm2"))
-        self.add(Mlp((width, 4 * width, width), "gelu", dropout, name="mlp"))
+        self.add(Mlp((width, 4 * width, width), gelu, dropout, name="mlp"))
 
     def call(self, tokens: Tensor, time: Tensor) -> Tensor:
         tokens = once(tokens)
@@ -90,8 +91,7 @@ class Aggregator(Mlp):
     """Tokens (B, L, D) -> pooling weights (B, L, 1), a softmax over the tokens."""
 
     def __init__(self, width: int, **kwargs: Any) -> None:
-        # Keras's "gelu" activation is exact, unlike the default of keras.ops.gelu.
-        super().__init__((width, width // 2, 1), "gelu", **kwargs)
+        super().__init__((width, width // 2, 1), gelu, **kwargs)
         # Over the tokens; Keras's default is the last axis, which has one entry.
         self.softmax = layers.Softmax(axis=1, name="softmax")
 
