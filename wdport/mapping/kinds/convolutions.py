@@ -75,8 +75,8 @@ def _transposed_settings(shape: Shape, arguments: Arguments) -> Arguments:
 
 
 _NOTES = {
-    "conv": "may be grouped. In the port, a kernel size of (k, 1) or (1, k) may be a Conv1D, and a kernel size of "
-    "1, a Dense layer",
+    "conv": "may be grouped. In the port, a convolution with a kernel size of (k, 1) or (1, k) may be a Conv1D, and "
+    "one with a kernel size of 1 may be a Dense layer",
     "depthwise_conv": "as many groups as input channels",
     "conv_transpose": "only one group, because Keras does not support more",
 }
