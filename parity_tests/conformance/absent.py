@@ -85,7 +85,7 @@ ABSENT = (
             partial(nn.Upsample, scale_factor=2, mode="bicubic"), partial(layers.UpSampling2D, 2,
             interpolation="bicubic"), LAST[2]),
     differs("avg_pool2d whose padding counts, as padding same",
-            "Keras's padding same never counts; pad before the layer", "avg_pool2d",
+            "Keras never counts the padding of padding same; pad before the layer", "avg_pool2d",
             partial(nn.AvgPool2d, 3, 1, padding=1), partial(layers.AveragePooling2D, 3, 1, padding="same"), LAST[2]),
     differs("5 x 5 conv2d with padding 1, as padding same", "Keras accepts no padding widths; pad before the layer",
             "conv2d",

@@ -183,7 +183,7 @@ ACTIVATIONS = (
     Pair("softmax over channels", "activation", partial(nn.Softmax, 1), partial(layers.Softmax, axis=-1), IMAGE,
          {"PyTorch's axis 1": {"axis": 1}}, LAST[2]),
     Pair("glu over channels", "activation", partial(nn.GLU, 1), f("glu", axis=-1), IMAGE,
-         {"PyTorch's axis 1 is rows": {"axis": 2}}, LAST[2]),
+         {"PyTorch's axis 1, here the rows": {"axis": 2}}, LAST[2]),
     Pair("dropout: none in inference", "dropout", partial(nn.Dropout, 0.5), partial(Drop, rate=0.5), X,
          {"dropout as in training": {"training": True}}, code=("training",)),
 )  # fmt: skip

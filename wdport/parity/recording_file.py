@@ -143,7 +143,9 @@ class TensorFacts(TypedDict):
     dtype: Annotated[str, about("Dtype in the checkpoint.")]
     sha256: Annotated[
         Sha256 | None,
-        about("SHA-256 of the tensor's values, in float32 if they are floating-point; null if recomputed."),
+        about(
+            "SHA-256 of the tensor's values, in float32 if they are floating-point; null if the tensor is recomputed."
+        ),
     ]
 
 

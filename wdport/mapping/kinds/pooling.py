@@ -93,7 +93,7 @@ def _ceil_note(axes: Sequence[Axis], widths: Widths, largest: bool, call: TorchC
         return "ceil_mode makes no difference on inputs of this size"
     filled = " with -inf" if largest else ""
     text = f"ceil_mode rounds up, Keras down: pad the end{filled}, as much as the size requires"
-    return f'{text}; padding="same" does so on this size' if agree_at_size(axes, widths, True, call) else text
+    return f'{text}; padding="same" does so for this size' if agree_at_size(axes, widths, True, call) else text
 
 
 def _pool(which: str, rank: int, *more: Compared) -> Kind:
