@@ -167,7 +167,7 @@ def _windows(
     if data.dtype.kind not in "fiu":
         raise UsageError("data", f"have the dtype {data.dtype}", "give numbers")
     _require_finite(data)
-    values = data if windowed is not None else _standard(np.asarray(data, np.float64), decoding)
+    values = data if windowed is not None else _standard(np.asarray(data, np.float64), decoding).astype(dtype)
     return _rows_of(values, dtype, stream, decoding)
 
 
@@ -196,7 +196,7 @@ def _transformed(
     if windows.shape[1:] != decoding.shape:
         raise UsageError("data", f"gives windows {windows.shape[1:]}, the model has {decoding.shape}", "give its data")
     name = None if about.condition is None else about.condition.statistic
-    return _rows_of(windows, dtype, stream, decoding), statistics.arrays.get(name) if name else None
+    return _rows_of(windows.astype(dtype), dtype, stream, decoding), statistics.arrays.get(name) if name else None
 
 
 def _condition(declared: Condition | None, values: Array | None, count: int, dtype: str) -> Array | None:
