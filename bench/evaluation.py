@@ -23,8 +23,8 @@ import torch
 
 from tests.evaluation import ts2vec_torch
 from tests.evaluation.test_formulas import walked
+from wdport.evaluation.context_fid import default_encoder, train_encoder
 from wdport.evaluation.distances import dtw_distances
-from wdport.evaluation.metrics import default_encoder, train_encoder
 
 STEPS, PAIRS = 600, (100, 200)
 

@@ -17,8 +17,8 @@ from tests.evaluation import ts2vec_torch
 from tests.families.ts2vec.make import random_tensors
 from wdport.errors import UsageError
 from wdport.evaluation.api import require_series
+from wdport.evaluation.context_fid import embeddings, train_encoder
 from wdport.evaluation.distances import Scaling, correlational_score, dtw_distances, frechet_distance, jensen_shannon
-from wdport.evaluation.metrics import embeddings, train_encoder
 from wdport.evaluation.trained_scores import Judge, Weights
 from wdport.families.ts2vec import contrast
 from wdport.families.ts2vec.config import Config

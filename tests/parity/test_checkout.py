@@ -13,7 +13,7 @@ import pytest
 from parity_tests.faults import FAMILIES, fault_set
 from tests.command import Cli
 from tests.parity.test_selftest_result import KILLED
-from wdport.parity.selftest import checkout, run
+from wdport.parity.selftest import checkout, inject, run
 from wdport.parity.training_faults import CANARY_FAULTS
 
 EVIL = "from pathlib import Path\nPath('imported').touch()\n"
@@ -80,7 +80,7 @@ def test_another_package_of_this_name_is_not_used(monkeypatch: pytest.MonkeyPatc
 
 
 def test_the_canary_has_at_most_twenty_faults_and_all_have_these() -> None:
-    canary, everything = run.find_canary(), fault_set("waveletdiff")
+    canary, everything = inject.find_canary(), fault_set("waveletdiff")
     names = [mutant.name for mutant in canary.mutants(canary.smallest)]
     around_and_sampler = 2
     assert len(names) + around_and_sampler + len(CANARY_FAULTS) <= 20

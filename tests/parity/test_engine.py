@@ -21,7 +21,7 @@ from wdport.compare import measure
 from wdport.compare import run_cases as engine
 from wdport.families.waveletdiff.canary import CANARY, NORM_EPSILON, TF32
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.parity.selftest import run as selftest
+from wdport.parity.selftest import inject
 from wdport.parity.selftest.inject import run_training_faults
 from wdport.parity.selftest.run import canary_gate, run_quick, run_selftest
 from wdport.parity.selftest.specimen import Specimen
@@ -75,7 +75,7 @@ def test_the_self_test_notices_that_nothing_is_measured(monkeypatch: pytest.Monk
     """One fault of the network for each of its two measures, and that of the samplers: all survive."""
     config = replace(CANARY.smallest, level_lengths=(5, 5), cross_level_attention=False)
     canary = replace(CANARY, smallest=config, mutants=lambda _: (NORM_EPSILON, TF32))
-    monkeypatch.setattr(selftest, "find_canary", lambda: canary)
+    monkeypatch.setattr(inject, "find_canary", lambda: canary)
     kills = run_quick()
     assert {kill.expected for kill in kills if not kill.right} >= {"A", "B", "E"}
     living = {kill.mutant for kill in kills if not kill.killed}

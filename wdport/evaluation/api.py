@@ -14,8 +14,9 @@ from numpy.typing import ArrayLike
 from wdport.data.samples_reader import SeriesSet, has_windows, read_samples
 from wdport.data.series import Series, read_series, sliding_windows
 from wdport.errors import UsageError
+from wdport.evaluation.context_fid import EncoderUse
 from wdport.evaluation.distances import LARGEST, Scaling
-from wdport.evaluation.metrics import METRICS, EncoderUse, Metric, some
+from wdport.evaluation.metrics import METRICS, Metric, some
 from wdport.evaluation.result import FLOOR, ITSELF, Evaluation, Score
 from wdport.families.registry import known_model
 from wdport.families.roles import Encoding as Encodes

@@ -6,24 +6,28 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
+from importlib import import_module
 from math import inf, log10
+from typing import cast
 
 import jax
 import numpy as np
 
 from wdport.compare.calls import layer_of
 from wdport.compare.findings import Gate
-from wdport.compare.gate_bounds import TRAJECTORY, bounds
-from wdport.diffusion.faults import SamplerFault
+from wdport.compare.gate_bounds import TRAJECTORY
+from wdport.compare.gate_bounds import bounds as default_bounds
+from wdport.diffusion.faults import TARGET_MIXED_UP, SamplerFault
 from wdport.diffusion.process import Process
 from wdport.errors import IncompleteError, InternalError, MisfitError
-from wdport.families.faults import Bounds, Kill, Mutant, fate
+from wdport.families.faults import Bounds, FaultSet, Kill, Mutant, fate
 from wdport.families.roles import Sampled, Trained
+from wdport.families.shipped import CANARY
 from wdport.parity.diagnose import tapped
 from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.result import rejected_by
 from wdport.parity.selftest.specimen import Injected, Specimen
-from wdport.parity.training_faults import TrainingFault, kill_training_faults
+from wdport.parity.training_faults import CANARY_FAULTS, TrainingFault, kill_training_faults
 from wdport.parity.trajectories import (
     TrajectoryReference,
     kill_sampler_faults,
@@ -147,7 +151,7 @@ def run_sampler_faults(
 ) -> Iterator[Kill]:  # fmt: skip
     """Yield the outcome of no fault, if ``sound`` asks for it, then of every one that ``faults`` has of the family's
     process."""
-    limit = {**bounds(), **(held or {})}["trajectory"]
+    limit = {**default_bounds(), **(held or {})}["trajectory"]
     name, reference, model = specimen.name, _reference(family, specimen), specimen.model("float64")
     if sound:
         gate, _ = trajectories_gate(reference, {"float64": model})
@@ -175,7 +179,7 @@ def run_training_faults(
     trained: Trained, specimen: Specimen, faults: Sequence[TrainingFault], held: Bounds | None = None
 ) -> Iterator[Kill]:
     """Yield the outcome of no fault, then of every one of these. Changes the port's weights."""
-    limit = {**bounds(), **(held or {})}["gradient"]
+    limit = {**default_bounds(), **(held or {})}["gradient"]
     family, config, model = specimen.family, specimen.config, specimen.model("float64")
     with jax.enable_x64(True):
         objective = trained.objective(config, model)
@@ -184,3 +188,22 @@ def run_training_faults(
                                  model, objective, faults, limit)  # fmt: skip
     for fault, margin, killed in kills:
         yield fate(specimen.name, TRAINING_PLACE, "D", fault, margin, killed)
+
+
+def find_canary() -> FaultSet:
+    """The faults that together go through every gate; needs torch."""
+    return cast(FaultSet, import_module(CANARY).CANARY)
+
+
+def quick_faults(held: Bounds) -> Iterator[Kill]:
+    """Yield the outcomes of the canary's faults, which together go through every gate."""
+    canary = find_canary()
+    family, specimen = canary.family, Specimen("the smallest port", canary, canary.smallest)
+    yield inject(specimen, NOTHING, "", held)
+    yield from run_mutants(specimen, held=held, diagnose=False)
+    for group in canary.around(held):
+        yield from group.kills
+    if isinstance(family, Sampled):
+        yield from run_sampler_faults(family, specimen, lambda _: (TARGET_MIXED_UP,), held, sound=False)
+    if isinstance(family, Trained) and held["gradient"] > default_bounds()["gradient"]:
+        yield from run_training_faults(family, specimen, CANARY_FAULTS, held)

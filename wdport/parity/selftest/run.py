@@ -5,12 +5,9 @@ from __future__ import annotations
 
 import platform
 import time
-from collections.abc import Iterator
 from dataclasses import replace
-from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import cast
 
 import jax
 
@@ -18,17 +15,12 @@ from wdport.compare.findings import GATES, Gate, fact
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.programs import release_memory
 from wdport.compare.run_cases import Say
-from wdport.diffusion.faults import TARGET_MIXED_UP
 from wdport.errors import MachineError, UsageError
-from wdport.families.faults import Bounds, FaultGroup, FaultSet, Kill
-from wdport.families.roles import Sampled, Trained
-from wdport.families.shipped import CANARY
+from wdport.families.faults import Bounds, FaultGroup, Kill
 from wdport.parity.policy.policy import Policy, loosened
 from wdport.parity.selftest.checkout import WHERE, all_faults
-from wdport.parity.selftest.inject import NOTHING, inject, run_mutants, run_sampler_faults, run_training_faults
+from wdport.parity.selftest.inject import quick_faults
 from wdport.parity.selftest.result import GroupResult, SelftestResult, Variant
-from wdport.parity.selftest.specimen import Specimen
-from wdport.parity.training_faults import CANARY_FAULTS
 
 AT_ONCE = 25
 """Faults that are tried before memory is released."""
@@ -104,25 +96,6 @@ def require_torch(where: str, fix: str) -> None:
     """Raise :class:`MachineError` without torch."""
     if find_spec("torch") is None:
         raise MachineError(where, "known faults need torch, which is not installed", fix)
-
-
-def find_canary() -> FaultSet:
-    """The faults that together go through every gate; needs torch."""
-    return cast(FaultSet, import_module(CANARY).CANARY)
-
-
-def quick_faults(held: Bounds) -> Iterator[Kill]:
-    """Yield the outcomes of the canary's faults, which together go through every gate."""
-    canary = find_canary()
-    family, specimen = canary.family, Specimen("the smallest port", canary, canary.smallest)
-    yield inject(specimen, NOTHING, "", held)
-    yield from run_mutants(specimen, held=held, diagnose=False)
-    for group in canary.around(held):
-        yield from group.kills
-    if isinstance(family, Sampled):
-        yield from run_sampler_faults(family, specimen, lambda _: (TARGET_MIXED_UP,), held, sound=False)
-    if isinstance(family, Trained) and held["gradient"] > default_bounds()["gradient"]:
-        yield from run_training_faults(family, specimen, CANARY_FAULTS, held)
 
 
 def gather(group: FaultGroup, say: Say) -> GroupResult:
