@@ -16,6 +16,7 @@ from wdport.conversion.stream_writer import Storage
 from wdport.data.units import read_units
 from wdport.errors import WdportError
 from wdport.files.animation import require_frames
+from wdport.files.inputs import InputFiles
 from wdport.files.model_target import Target, choose_target
 from wdport.files.outputs import OutputPath
 from wdport.training.converted_optimizer import save_optimizer
@@ -49,7 +50,8 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "two videos in a file": (lambda: require_frames(Path("a.mp4"), (2, 1, 4, 4, 3)), "holds one video, not 2"),
     "two channels": (lambda: require_frames(Path("a.mp4"), (1, 1, 4, 4, 2)), "cannot show 2 channels"),
     "an odd height": (lambda: require_frames(Path("a.mp4"), (1, 1, 5, 4, 3)), "cannot have an odd size, 5 x 4"),
-    "no name for a file": (lambda: choose_target(Path("/"), None, False), "is a directory; give a checkpoint file"),
+    "no name for a file": (lambda: choose_target(InputFiles(checkpoint="/"), None, False),
+                           "is a directory; give a checkpoint file"),
     "values in a text": (lambda: wdport.convert("a.pt", values="num_heads=8"),  # type: ignore[arg-type]
                          "values: is a str; give a dict of texts by name"),
     "values in a list": (lambda: wdport.verify("a.pt", "a.keras", values=["num_heads=8"]),  # type: ignore[arg-type]

@@ -13,7 +13,7 @@ from wdport.conversion.values import converted_arrays
 from wdport.errors import MisfitError
 from wdport.families.registry import own_model, remember
 from wdport.families.roles import Family
-from wdport.files.temporary import scratch_folder
+from wdport.files.atomic import scratch_folder
 from wdport.model import KerasModel
 from wdport.options import PathText
 

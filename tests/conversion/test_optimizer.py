@@ -604,3 +604,20 @@ def test_a_state_beside_another_model_is_refused(tmp_path: Path, capsys: pytest.
     assert main([*words, "-o", str(tmp_path / "back.pt")]) == MisfitError.exit_code
     assert "belongs to other weights than the model's" in capsys.readouterr().err
     assert not (tmp_path / "back.pt").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"),
+    [("out.weights.h5", "float32"), ("out.npz", "float16"), ("out.safetensors", "bfloat16"), ("out/", "float16")],
+)
+def test_a_state_belongs_to_the_stored_weights(tmp_path: Path, name: str, dtype: str) -> None:
+    """In any format; 16 bits change the weights that the state belongs to."""
+    module = Two()
+    checkpoint, table = saved(tmp_path, torch.optim.AdamW(module.parameters()), module)
+    made = wdport.convert(checkpoint, f"{tmp_path}/{name}", mapping=table, dtype=dtype, with_optimizer=True)
+    exact, _ = converted(checkpoint, table)
+    assert made.optimizer is not None
+    wdport.load_optimizer(made.optimizer.path, wdport.load_model(made.output, mapping=table))
+    if dtype != "float32":
+        with pytest.raises(MisfitError, match="belongs to other weights than the model's"):
+            wdport.load_optimizer(made.optimizer.path, wdport.load_model(exact, mapping=table))

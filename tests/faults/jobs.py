@@ -23,13 +23,12 @@ from wdport.cli.main import main
 from wdport.errors import error_of
 from wdport.exporting.artifact import write_artifact
 from wdport.files.animation import video_target, write_video
-from wdport.files.atomic import write_text
+from wdport.files.atomic import track_write, write_text
 from wdport.files.figure import draw_samples, figure_target
 from wdport.files.model_target import Target, file_target
 from wdport.files.outputs import writable
 from wdport.files.samples_writer import write_samples
 from wdport.files.sealed_archive import sealed_archive
-from wdport.files.temporary import track_write
 from wdport.generation.api import Generated
 from wdport.parity.reports import write_reports
 from wdport.recorder import Refusal, _Writer

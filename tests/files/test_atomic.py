@@ -19,9 +19,8 @@ from typing import Any
 import pytest
 
 from wdport.errors import MachineError
-from wdport.files.atomic import replacing, whole_file, write_text
-from wdport.files.outputs import LONGEST, writable
-from wdport.files.temporary import is_temporary, make_temporary
+from wdport.files.atomic import make_temporary, replacing, whole_file, write_text
+from wdport.files.outputs import LONGEST, is_temporary, writable
 
 ROOT = Path(__file__).parents[2]
 
@@ -285,7 +284,6 @@ WRITES = re.compile(r"os\.(replace|rename)|fsync|\.(write_text|write_bytes|renam
 MODE = re.compile(r"[wax]")
 WRITERS = {
     "files/atomic.py": "the writer of files and folders",
-    "files/temporary.py": "what it writes under at first",
     "files/safetensors_writer.py": "writes to the name that its caller has of that writer",
     "files/orbax_folder.py": "writes to the folder that the writer gives it",
     "files/npz_file.py": "writes to the name that the writer gives it",

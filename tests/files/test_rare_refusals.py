@@ -27,6 +27,7 @@ from wdport.errors import InputError, InternalError, MachineError, UsageError, W
 from wdport.files import manifest_seal as manifests
 from wdport.files import model_files, npz_file
 from wdport.files.atomic import whole_folder
+from wdport.files.inputs import InputFiles
 from wdport.files.model_files import Hashes, read_variables, write_by_keras, write_model
 from wdport.files.model_target import Target, choose_target
 from wdport.files.orbax_folder import read_orbax
@@ -175,10 +176,10 @@ def test_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     checkpoint.write_bytes(b"x")
     monkeypatch.chdir(tmp_path)
     with pytest.raises(UsageError, match=r"^\.: cannot be replaced; give the name of a folder with output="):
-        choose_target(checkpoint, Path(), True, folder=True)
+        choose_target(InputFiles(checkpoint=checkpoint), Path(), True, folder=True)
     (tmp_path / "a.keras.wdport.json").mkdir()
     with pytest.raises(UsageError, match="is not a regular file, and the manifest would go there"):
-        choose_target(checkpoint, None, False, {})
+        choose_target(InputFiles(checkpoint=checkpoint), None, False)
 
     looked = os.stat
 

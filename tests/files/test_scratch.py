@@ -11,12 +11,11 @@ from pathlib import Path
 
 import pytest
 
-from wdport.files import temporary as written
-from wdport.files.atomic import replacing, write_text
+from wdport.files import atomic as written
+from wdport.files.atomic import replacing, scratch_folder, write_text
 from wdport.files.outputs import writable
-from wdport.files.temporary import scratch_folder
 
-KILLED = "import time\nfrom wdport.files.temporary import scratch_folder\nwith scratch_folder() as folder:\n" \
+KILLED = "import time\nfrom wdport.files.atomic import scratch_folder\nwith scratch_folder() as folder:\n" \
     "    (folder / 'large').write_text('x')\n    print(folder, flush=True)\n    time.sleep(60)"  # fmt: skip
 
 

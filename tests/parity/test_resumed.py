@@ -23,7 +23,8 @@ from wdport.files.outputs import writable
 from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.file_pair import both_files
 from wdport.parity.model_pair import build_sides, converted_weights, user_reference
-from wdport.parity.resumed_gate import ResumedStart, open_resumed
+from wdport.parity.resumed_gate import open_resumed, resumed_gate
+from wdport.parity.training_mode_gate import TrainingStart
 from wdport.parity.verify import Verdict
 from wdport.parity.verify_options import Pair
 
@@ -62,8 +63,8 @@ def gate_alone(files: Files, optimizer: Path | None = None) -> Gate:
     with both_files(pair, pair.own) as both:
         weights = converted_weights(both.prepared, both.converted)
         sides = build_sides(both.prepared, weights, user_reference(both.target, both.prepared))
-        resumed = open_resumed(both.prepared, optimizer or beside)
-        return ResumedStart(both.prepared, both.converted, sides, resumed.file).gate(resumed)
+        resumed = open_resumed(both.prepared, optimizer or beside, weights.variables)
+        return resumed_gate(TrainingStart(both.prepared, both.converted, sides), resumed)
 
 
 @pytest.mark.parametrize("name", ["sgd", "adamw", "adam"])

@@ -20,7 +20,7 @@ from wdport.cli.foreign_errors import failure_of, lost_output
 from wdport.cli.signals import discard_output, signal_of
 from wdport.cli.verb import HELP, Verbs, usage_error
 from wdport.errors import WdportError
-from wdport.files.temporary import WRITTEN
+from wdport.files.atomic import WRITTEN
 from wdport.version import VERSION
 
 LIBRARIES = ("numpy", "jax", "keras", "torch", "h5py", "safetensors", "click")

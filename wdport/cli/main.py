@@ -48,7 +48,7 @@ def _tell(error: BaseException, number: int) -> None:
     """Print one line about an interruption: its own message, or what was written."""
     from wdport.cli.console import console
     from wdport.errors import printable
-    from wdport.files.temporary import describe_written
+    from wdport.files.atomic import describe_written
 
     cause = "terminated" if number == signal.SIGTERM else "interrupted"
     left = str(error) if isinstance(error, KeyboardInterrupt) else ""

@@ -19,10 +19,9 @@ from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch, start_jax_on_cpu
 from wdport.cli.signals import signal_of
 from wdport.errors import MisfitError, UsageError
-from wdport.files.atomic import write_text
+from wdport.files.atomic import scratch_folder, write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import writable
-from wdport.files.temporary import scratch_folder
 from wdport.options import FORCE, INPUTS, JSON, MODEL, Option
 from wdport.text_marks import Marked, joined, marked
 

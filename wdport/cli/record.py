@@ -23,10 +23,10 @@ from wdport.cli.console import facts, size, steps
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
 from wdport.errors import InputError, UsageError, WdportError, error_of, printable
+from wdport.files.atomic import track_write
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
 from wdport.files.model_target import Target, file_target
-from wdport.files.temporary import track_write
 from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
 from wdport.recorder import Input, Refusal, read_input, record_file
 

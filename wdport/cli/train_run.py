@@ -29,10 +29,10 @@ from wdport.diffusion.process import UNIFORM
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.registry import known_model, own_model
 from wdport.families.roles import Family, Fresh
+from wdport.files.atomic import scratch_folder
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.locked_folder import RunFolder
-from wdport.files.temporary import scratch_folder
 from wdport.generation.prompts import require_words, words_of
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe

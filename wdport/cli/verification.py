@@ -16,9 +16,9 @@ from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.model_inputs import model_inputs, open_own
 from wdport.cli.verb import given_options
 from wdport.errors import UsageError, printable
+from wdport.files.atomic import make_temporary
 from wdport.files.defer_signals import deferred_signals
 from wdport.files.outputs import writable
-from wdport.files.temporary import make_temporary
 from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:

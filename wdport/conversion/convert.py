@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -38,7 +39,7 @@ from wdport.families.roles import Documented, Guessing, KeptByKeras
 from wdport.files.atomic import replacing, whole_folder
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import BLANK, sealed
-from wdport.files.model_files import Hashes, MakeManifest, Written, read_variables, write_by_keras, write_model
+from wdport.files.model_files import Hashes, MakeManifest, Written, write_by_keras, write_model
 from wdport.files.model_target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choose_target, holds_ours
 from wdport.files.outputs import OutputPath, require_apart
 from wdport.limits import MAX_KEPT_BYTES
@@ -74,7 +75,7 @@ class OptimizerRequest:
     key: str | None = None
     names: PathText | None = None
 
-    def target(self, model: Path, inputs: Mapping[str, Path], force: bool) -> OutputPath | None:
+    def target(self, model: Path, inputs: InputFiles, force: bool) -> OutputPath | None:
         """Return the file, None if it is not wanted; raises :class:`UsageError` if it cannot be written."""
         if not self.requested:
             for name, value in (("optimizer", self.kind), ("optimizer_key", self.key), ("parameter_names", self.names)):
@@ -83,27 +84,27 @@ class OptimizerRequest:
             return None
         if self.kind is not None and self.kind not in ADAMS:
             raise UsageError("optimizer", f"is {self.kind!r}", f"choose one of {', '.join(ADAMS)}")
-        return optimizer_output(optimizer_path(model), inputs, force)
+        # Without the inputs' states: the file follows the model, whatever has happened to the inputs since.
+        return optimizer_output(optimizer_path(model), dict(inputs), force)
 
     @contextmanager
     def written(
-        self, prepared: Prepared, output: OutputPath | None, stored: Callable[[], Iterable[tuple[str, Array]]]
-    ) -> Iterator[ConvertedOptimizer | None]:
-        """Write the file under a temporary name; it gets its own if the block, which writes the model, succeeds.
-
-        ``stored`` reads the model's variables after the block.
-        """
+        self, prepared: Prepared, output: OutputPath | None
+    ) -> Iterator[tuple[ConvertedOptimizer | None, Callable[[Hashes], None]]]:
+        """Write the file under a temporary name; it gets its own if the block, which writes the model and calls the
+        function with the hashes of what it stored, succeeds."""
         if output is None:
-            yield None
+            yield None, lambda hashes: None
             return
         decoupled = None if self.kind is None else self.kind == "adamw"
         state = converted_optimizer(prepared, self.key, self._names(), decoupled)
         belongs = Model(prepared.family.name, prepared.checkpoint.file_sha256())
         with optimizer_written(output, state, belongs) as set_weights:
-            yield summary(output.path, state)
-            # After the model's file has its name, so that the digest is of what was stored: rounded, where 16 bits were
-            # requested.
-            set_weights(weights_digest(stored(), state.members))
+            # The digest is of what was stored: rounded, where 16 bits were requested.
+            yield (
+                summary(output.path, state),
+                lambda hashes: set_weights(weights_digest({**hashes.variables, **hashes.float32}, state.members)),
+            )
 
     def _names(self) -> list[str] | None:
         if self.names is None:
@@ -237,11 +238,11 @@ def convert(
     require_paths("output", *files, checkpoint=checkpoint, output=output, **files)
     require_values(values)
     _require_bytes(max_memory=max_memory, max_shard_size=max_shard_size)
-    inputs = InputFiles(**files)
+    inputs = InputFiles(checkpoint=checkpoint, **files)
     folder = max_shard_size is not None or str(output or "").endswith(os.sep)
-    target = choose_target(Path(checkpoint), Path(output) if output else None, force, inputs, folder)
+    target = choose_target(inputs, Path(output) if output else None, force, folder)
     request = OptimizerRequest(with_optimizer, optimizer, optimizer_key, parameter_names)
-    beside = request.target(target.path, {"checkpoint": Path(checkpoint), **inputs}, force)
+    optimizer_file = request.target(target.path, inputs, force)
     storage = Storage(dtype, max_memory, max_shard_size)
     streams = storage.streams(target)
     units = read_units(norm_stats, data, transform)
@@ -260,14 +261,16 @@ def convert(
         # Again: shards and a config.json are inputs that are only known once the checkpoint is open.
         require_apart([("-o", target.path), ("-o", target.manifest.path)], prepared.checkpoint.files)
         lint = ValueLint(prepared.plan, dtype)
-        with request.written(prepared, beside, lambda: _stored(prepared, target, manifest)) as moved:
+        with request.written(prepared, optimizer_file) as (moved, set_weights):
             if streams:
                 dtypes = storage.dtypes(prepared)
                 stream = VariableStream(prepared, dtypes, max_memory, allow_nonfinite, cast, lint.add)
-                manifest = _streamed(stream, target, storage, progress)
+                write = partial(write_streamed, stream, target, storage, progress, with_optimizer)
             else:
                 arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.add)
-                manifest = write_arrays(prepared, target, arrays)
+                write = partial(write_arrays, prepared, target, arrays)
+            manifest, hashes = write_converted(target, write)
+            set_weights(hashes)
         odd = lint.findings(prepared.checkpoint)
     assumed, labels = prepared.resolved.assumed, prepared.family.shown
     guesses = prepared.family.guesses if isinstance(prepared.family, Guessing) else {}
@@ -279,8 +282,8 @@ def convert(
                       odd, moved, doubts)  # fmt: skip
 
 
-def _streamed(stream: VariableStream, target: ModelTarget, storage: Storage, progress: Progress | None) -> Manifest:
-    """Write a file or a folder in bounded memory, with the manifest next to it."""
+def write_converted(target: ModelTarget, write: Callable[[Path], tuple[Manifest, Written]]) -> tuple[Manifest, Hashes]:
+    """Write a file or a folder with ``write``, and the manifest next to it; return that manifest and the hashes."""
     with ExitStack() as stack:
         if target.format in (FOLDER, ORBAX):
             # The manifest is renamed last: whoever finds it finds the folder that it describes.
@@ -288,13 +291,16 @@ def _streamed(stream: VariableStream, target: ModelTarget, storage: Storage, pro
             file = stack.enter_context(whole_folder(target.output, holds_ours))
         else:
             file, beside = stack.enter_context(replacing(target.output, target.manifest))
-        manifest = write_streamed(stream, target, storage, file, progress)
+        inside, written = write(file)
+        manifest = manifest_with_file(inside, target, written)
         beside.write_text(render_manifest(manifest), encoding="utf-8")
-    return manifest
+    return manifest, written.hashes
 
 
-def write_arrays(prepared: Prepared, target: ModelTarget, arrays: Iterator[tuple[str, Array]]) -> Manifest:
-    """Write one variable after another to a file, with the manifest next to it."""
+def write_arrays(
+    prepared: Prepared, target: Target, arrays: Iterator[tuple[str, Array]], file: Path
+) -> tuple[Manifest, Written]:
+    """Write one variable after another to ``file``; return the manifest inside, and what was written."""
     with ThreadPoolExecutor(1) as pool:
         # The whole file is hashed while its arrays are converted: hashlib releases Python's lock.
         source_hash = pool.submit(prepared.checkpoint.file_sha256)
@@ -302,11 +308,8 @@ def write_arrays(prepared: Prepared, target: ModelTarget, arrays: Iterator[tuple
         def manifest(hashes: Hashes | None) -> Manifest:
             return make_manifest(prepared, target, hashes, source_hash.result() if hashes else BLANK)
 
-        with replacing(target.output, target.manifest) as (file, beside):
-            written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
-            complete = manifest_with_file(manifest(written.hashes), target, written)
-            beside.write_text(render_manifest(complete), encoding="utf-8")
-    return complete
+        written = _write(prepared, target, file, arrays, lambda hashes: sealed(manifest(hashes)))
+        return manifest(written.hashes), written
 
 
 def _write(
@@ -322,16 +325,6 @@ def _write(
         )
     document = family.keras_document(config) if isinstance(family, Documented) else {}
     return write_model(file, target, variables, arrays, manifest, document, prepared.kept)
-
-
-def _stored(prepared: Prepared, target: Target, manifest: Manifest) -> Iterable[tuple[str, Array]]:
-    """The variables of the written file."""
-    if isinstance(prepared.family, KeptByKeras) and target.format in KERAS:
-        return prepared.family.read(prepared.config, target.path).items()
-    written = [target for tensor in manifest["tensors"] for target in tensor["targets"]]
-    digests = {entry["path"]: entry["sha256"] for entry in written}
-    dtypes = {entry["path"]: entry.get("dtype", "float32") for entry in written}
-    return read_variables(target.path, prepared.variables, digests, dtypes)
 
 
 def _require_bytes(**arguments: object) -> None:

@@ -25,7 +25,7 @@ from wdport.checkpoint.faults import Fault
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.atomic import replacing
 from wdport.files.manifest_seal import BLANK, CONVERT_AGAIN, sealed, unsealed
-from wdport.files.model_files import digest
+from wdport.files.model_files import Digests, digest
 from wdport.files.model_target import stem_of
 from wdport.files.outputs import OutputPath, writable
 from wdport.files.safetensors_writer import METADATA, SafetensorsWriter
@@ -129,15 +129,20 @@ def optimizer_output(path: Path, inputs: Mapping[str, Path], force: bool) -> Out
     return writable(path, inputs, force)
 
 
-def weights_digest(values: Iterable[tuple[str, Array]], names: Collection[str]) -> str:
-    """SHA-256 of the variables with these names, as float32, whatever the order and dtype of ``values``."""
-    hashes = {name: digest(np.asarray(array, np.float32)) for name, array in values if name in names}
-    return hashlib.sha256(json.dumps(hashes, sort_keys=True).encode()).hexdigest()
+def weights_digest(digests: Digests, names: Collection[str]) -> str:
+    """SHA-256 of the variables with these names, from those of each as float32, in any order."""
+    members = {name: sha256 for name, sha256 in digests.items() if name in names}
+    return hashlib.sha256(json.dumps(members, sort_keys=True).encode()).hexdigest()
+
+
+def float32_digests(values: Iterable[tuple[str, Array]]) -> Digests:
+    """SHA-256 of each array as float32."""
+    return {name: digest(np.asarray(array, np.float32)) for name, array in values}
 
 
 def require_weights(path: Path, optimised: Optimised, model: Model, values: Iterable[tuple[str, Array]]) -> None:
     """Raise :class:`MisfitError` unless an optimizer's file belongs to a model with these values."""
-    if weights_digest(values, optimised.members) != model.weights:
+    if weights_digest(float32_digests(values), optimised.members) != model.weights:
         what = "belongs to other weights than the model's"
         raise MisfitError(path, what, "give the optimizer that was converted, or saved, with the model")
 

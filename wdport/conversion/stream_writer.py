@@ -17,7 +17,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from wdport.conversion.manifest import make_manifest, manifest_with_file
+import numpy as np
+
+from wdport.checkpoint.source import decode
+from wdport.checkpoint.tensor import NUMPY
+from wdport.conversion.manifest import make_manifest
 from wdport.conversion.manifest_schema import Manifest, OutputEntry
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import STORED
@@ -36,10 +40,10 @@ from wdport.files.safetensors_writer import PlannedTensor, SafetensorsWriter, Sh
 
 
 def write_streamed(
-    stream: VariableStream, target: Target, storage: Storage, file: Path, progress: Progress | None
-) -> Manifest:
-    """Write the variables to ``file``, the target's temporary file or folder; return the manifest to be written next to
-    it.
+    stream: VariableStream, target: Target, storage: Storage, progress: Progress | None, float32: bool, file: Path
+) -> tuple[Manifest, Written]:
+    """Write the variables to ``file``, the target's temporary file or folder; return the manifest inside, and what was
+    written, with the hashes of the values as ``float32`` if they are requested.
 
     Raises as :meth:`wdport.conversion.stream.VariableStream.pieces` does.
     """
@@ -62,17 +66,24 @@ def write_streamed(
         # A buffer may be reused only after its bytes are hashed.
         stream.read = hashed.settle
         digests = {entry.name: hashlib.sha256() for entry in stream.entries}
+        single = {entry.name: (hashlib.sha256(), entry.dtype) for entry in stream.entries
+                  if float32 and entry.dtype != "float32"}  # fmt: skip
         for piece in pieces:
             # The hash of a piece is computed while the piece is written.
             hashing = thread.submit(digests[piece.name].update, piece.data)
             writer.write_at(piece.name, piece.start, piece.data)
+            if piece.name in single:
+                hasher, dtype = single[piece.name]
+                hasher.update(decode(np.frombuffer(piece.data, NUMPY[dtype]), dtype).astype(np.float32).data)
             hashing.result()
             if piece.release is not None:
                 piece.release()
             if progress:
                 progress(piece.done, stream.total)
         # A checkpoint that was read in order is hashed by now, apart from the parts that no variable needs.
-        hashes, source = Hashes({name: hasher.hexdigest() for name, hasher in digests.items()}), hashed.hexdigest()
+        widened = {name: hasher.hexdigest() for name, (hasher, _) in single.items()}
+        hashes = Hashes({name: hasher.hexdigest() for name, hasher in digests.items()}, float32=widened)
+        source = hashed.hexdigest()
         parts = writer.finished() if isinstance(writer, ShardedWriter) else None
         inside = manifest(hashes, source, parts)
         writer.finish(sealed(inside))
@@ -81,7 +92,7 @@ def write_streamed(
     else:
         _require_written(file, target, stream.entries, hashes.variables)
         sha256 = sha256_at(file)
-    return manifest_with_file(inside, target, Written(sha256, size_at(file), hashes))
+    return inside, Written(sha256, size_at(file), hashes)
 
 
 def _open(

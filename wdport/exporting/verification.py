@@ -38,8 +38,8 @@ from wdport.exporting.model_side import (
     sampler_plan,
     sampler_trials,
 )
+from wdport.files.atomic import scratch_folder
 from wdport.files.inputs import Snapshot
-from wdport.files.temporary import scratch_folder
 from wdport.jax_settings import cache_variables
 from wdport.model import Array
 from wdport.platforms import plain_environment

@@ -21,8 +21,7 @@ from wdport.checkpoint.regular_file import require_supported
 from wdport.errors import InputError, InternalError, MachineError, UsageError
 from wdport.file_owners import distrust
 from wdport.files.atomic import machine_error, whole_file
-from wdport.files.outputs import OutputPath
-from wdport.files.temporary import is_temporary
+from wdport.files.outputs import OutputPath, is_temporary
 from wdport.limits import MAX_RUN_BYTES
 from wdport.platforms import CLOEXEC, NOFOLLOW, NONBLOCK, lock
 

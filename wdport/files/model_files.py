@@ -9,7 +9,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,10 +42,14 @@ Digests = Mapping[str, str]
 
 @dataclass(frozen=True)
 class Hashes:
-    """The hashes in a manifest: the SHA-256 of each variable, and of Keras's ``config.json``."""
+    """The hashes in a manifest: the SHA-256 of each variable, and of Keras's ``config.json``.
+
+    ``float32`` has those of variables that are stored in another dtype, as float32.
+    """
 
     variables: Digests
     config_json: str | None = None
+    float32: Digests = field(default_factory=dict)
 
 
 MakeManifest = Callable[[Hashes | None], str]
@@ -112,9 +116,11 @@ def write_by_keras(
     ``read`` returns."""
     from wdport.files.keras_file import add_manifest
 
-    saved = {name: digest(array) for name, array in save(file).items()}
+    arrays = save(file)
+    saved = {name: digest(array) for name, array in arrays.items()}
+    single = {name: digest(array.astype(np.float32)) for name, array in arrays.items() if array.dtype != np.float32}
     config_json = read_metadata(file).config_json
-    hashes = Hashes(saved, None if config_json is None else _sha256(config_json))
+    hashes = Hashes(saved, None if config_json is None else _sha256(config_json), single)
     add_manifest(file, manifest(hashes))
     stored = {name: digest(array) for name, array in read(file).items()}
     if wrong := [name for name in saved if stored.get(name) != saved[name]]:

@@ -96,15 +96,12 @@ def file_target(
     return Target(writable(path, inputs, force, option), path.suffix[1:])
 
 
-def choose_target(
-    source: Path, output: Path | None, force: bool, inputs: Mapping[str, Path] | None = None, folder: bool = False
-) -> ModelTarget:
-    """Return the target of a conversion of ``source``; raises :class:`UsageError` if it may not be written.
-
-    ``inputs`` are the other input files, by label; ``folder`` means that the output is a folder.
-    """
+def choose_target(inputs: InputFiles, output: Path | None, force: bool, folder: bool = False) -> ModelTarget:
+    """Return the target of a conversion of ``inputs["checkpoint"]``; raises :class:`UsageError` if it may not be
+    written. ``folder`` means that the output is a folder."""
     if output is not None and (folder or output.suffix == _ORBAX):
-        return _choose_folder(output, InputFiles(checkpoint=source, **(inputs or {})), force)
+        return _choose_folder(output, inputs, force)
+    source = inputs["checkpoint"]
     if not source.name:
         raise InputError(source, "is a directory", "give a checkpoint file")
     path = output or default_output(source)
@@ -112,7 +109,6 @@ def choose_target(
     if suffix is None:
         fix = f"end the name in {', '.join(FORMATS)} or {_ORBAX}, or in / for a folder of shards"
         raise UsageError(path, "unknown output format", fix)
-    inputs = InputFiles(checkpoint=source, **(inputs or {}))
     checked = writable(path, inputs, force)
     return ModelTarget(checked, FORMATS[suffix], _manifest(checked, inputs, force))
 

@@ -15,7 +15,6 @@ from typing import Final
 
 from wdport.errors import MachineError, UsageError
 from wdport.files.inputs import InputFiles
-from wdport.files.temporary import is_temporary
 
 LONGEST = 200
 """Less than the 255 bytes that file systems allow, since temporary files and manifests have longer names."""
@@ -38,6 +37,9 @@ OURS: Final[Mapping[str, re.Pattern[bytes]]] = {
 """The first bytes of a file that wdport wrote, by kind: it may be replaced without ``force``."""
 
 _ARTICLE: Final = {"html": "an"}
+
+UNFINISHED: Final = re.compile(r"\.(?P<finished>.+)\.(?P<token>[0-9a-f]+)\.wdport-tmp.*", re.DOTALL)
+"""The temporary name of a file that is being written, see :mod:`wdport.files.atomic`."""
 
 _STREAM = re.compile(r"/dev/(stdin|stdout|stderr|fd/\d+)|/proc/(self|\d+)/fd/\d+")
 
@@ -166,6 +168,17 @@ def require_no_leftover(folder: Path, outputs: re.Pattern[str], inputs: Mapping[
     for name, path in inputs.items():
         if is_temporary(path.name, outputs) and os.path.realpath(path.parent) == os.path.realpath(folder):
             raise UsageError(path, f"is an input ({name}) with the name of an unfinished output", "rename it")
+
+
+def is_temporary(name: str, of: re.Pattern[str]) -> bool:
+    """Return whether this is the name of an unfinished file whose final name matches ``of``."""
+    match = UNFINISHED.fullmatch(name)
+    return match is not None and of.fullmatch(match["finished"]) is not None
+
+
+def in_temporary_folder(path: Path) -> bool:
+    """Return whether a file lies in an unfinished folder, which goes with it."""
+    return any(UNFINISHED.fullmatch(part) for part in path.parts[:-1])
 
 
 def is_same_file(one: Path, other: Path) -> bool:

@@ -7,7 +7,7 @@ learning rates of the schedule's steps to come.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -17,7 +17,6 @@ import numpy as np
 
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.measure import relative_l2, same_bits
-from wdport.conversion.load import Converted, sound_variables
 from wdport.conversion.optimizer import converted_optimizer
 from wdport.conversion.optimizer_file import Optimised, read_optimizer, require_weights
 from wdport.conversion.prepare import Prepared
@@ -26,14 +25,13 @@ from wdport.keras_runtime import exact_float64, variables_by_path
 from wdport.mapping.moves import Move
 from wdport.model import Array, KerasModel
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.parity.model_pair import Sides
 from wdport.parity.optimizer_steps import OptimizerPair, losses
 from wdport.parity.training_mode_gate import TrainingStart
 from wdport.recorder import lifted
 from wdport.training.converted_optimizer import optimizer_of, schedule_of, steps_taken
 
 if TYPE_CHECKING:
-    import torch
+    pass
 
 STEPS: Final = 5
 FIRST_STEPS: Final = 2
@@ -45,11 +43,13 @@ PER_EPOCH: Final = (1, 3)
 
 @dataclass(frozen=True)
 class Resumed:
-    """The converted optimizer that is compared: its ``file``, and what the checkpoint's conversion gives now."""
+    """The converted optimizer that is compared: its ``file``, what the checkpoint's conversion gives now, and how the
+    file differs from that."""
 
     file: Path
     state: Optimised
     raw: Mapping[int, Mapping[str, Any]]
+    unequal: tuple[Finding, ...]
     schedule: type | None = None
 
     @property
@@ -59,11 +59,13 @@ class Resumed:
         return ours is not None and ours.needs_metric
 
 
-def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) -> Resumed:
+def open_resumed(
+    prepared: Prepared, file: Path, variables: Mapping[str, Array], schedule: str | None = None
+) -> Resumed:
     """Read the optimizer's file and the checkpoint's own optimizer; ``schedule`` names the class of its schedule.
 
-    Raises :class:`MisfitError` if the file belongs to another checkpoint's model, and what
-    :func:`~wdport.conversion.optimizer.converted_optimizer` raises.
+    ``variables`` are those of the converted model. Raises :class:`MisfitError` if the file belongs to another model,
+    and what :func:`~wdport.conversion.optimizer.converted_optimizer` raises.
     """
     import torch
 
@@ -71,60 +73,45 @@ def open_resumed(prepared: Prepared, file: Path, schedule: str | None = None) ->
 
     if not file.is_file():
         raise InputError(file, "no such file, which a resumed comparison needs", "convert with `--with-optimizer`")
-    held, belongs = read_optimizer(file)
-    if belongs.family != prepared.family.name or not set(held.members) <= set(prepared.variables):
+    stored, belongs = read_optimizer(file)
+    if belongs.family != prepared.family.name or not set(stored.members) <= set(prepared.variables):
         raise MisfitError(file, "is not the optimizer of this model", "give the one that was converted with it")
-    names = [parameter.name for parameter in held.parameters]
-    decoupled = [group.get("decoupled_weight_decay") for group in held.groups]
-    state = converted_optimizer(prepared, held.key, names, decoupled[0])
-    if state.kind != held.kind or [parameter.name for parameter in state.parameters] != names:
+    names = [parameter.name for parameter in stored.parameters]
+    decoupled = [group.get("decoupled_weight_decay") for group in stored.groups]
+    state = converted_optimizer(prepared, stored.key, names, decoupled[0])
+    if state.kind != stored.kind or [parameter.name for parameter in state.parameters] != names:
         raise MisfitError(file, "is not the optimizer of this checkpoint", "give the one that was converted with it")
     try:
         schedule_of(state)
     except UsageError as error:
         fix = "leave out `--with-optimizer`: load_optimizer needs a learning_rate"
         raise UsageError(error.where, error.what, fix) from None
+    require_weights(file, stored, belongs, variables.items())
     theirs = schedule_class(state, schedule)
     with prepared.checkpoint.stream() as stream:
         # Read by torch itself: wdport's reading of the state would otherwise be compared with itself.
         tree = torch.load(stream, weights_only=True, map_location="cpu")
-    return Resumed(file, state, raw_state(tree, state.key, state.parameters), theirs)
+    return Resumed(file, state, raw_state(tree, state.key, state.parameters), tuple(_unequal(stored, state)), theirs)
 
 
-class ResumedStart(TrainingStart):
-    """The same, with the file of the optimizer checked against the converted weights."""
-
-    def __init__(self, prepared: Prepared, converted: Converted, sides: Sides, file: Path) -> None:
-        state, belongs = read_optimizer(file)
-        require_weights(file, state, belongs, sound_variables(converted))
-        super().__init__(prepared, converted, sides)
-
-    def gate(self, resumed: Resumed) -> Gate:
-        """The gate, with the weights of the checkpoint and of the converted file."""
-        module, model = self.restore()
-        return resumed_gate(self.prepared, module, GradientProbe(model, ()), resumed)
-
-
-def unequal_moments(resumed: Resumed) -> list[Finding]:
-    """Findings on moments and settings of the file that are not those of the checkpoint, bit for bit."""
-    held, _ = read_optimizer(resumed.file)
-    findings = []
-    for moment, arrays in resumed.state.moments.items():
-        theirs = held.moments.get(moment, {})
-        wrong = [name for name, array in arrays.items() if name not in theirs or not same_bits(theirs[name], array)]
-        findings += [
-            fact(f"{moment} of {name} is not bitwise that of the checkpoint", name, "unequal") for name in wrong
-        ]
+def _unequal(ours: Optimised, theirs: Optimised) -> Iterator[Finding]:
+    """Yield findings on moments and settings of the file that are not those of the checkpoint, bit for bit."""
+    for moment, arrays in theirs.moments.items():
+        stored = ours.moments.get(moment, {})
+        for name, array in arrays.items():
+            if name not in stored or not same_bits(stored[name], array):
+                yield fact(f"{moment} of {name} is not bitwise that of the checkpoint", name, "unequal")
     for what in ("kind", "groups", "members", "steps", "schedules"):
-        if getattr(held, what) != getattr(resumed.state, what):
-            findings.append(fact(f"the {what} of the optimizer are not those of the checkpoint", what, "unequal"))
-    return findings
+        if getattr(ours, what) != getattr(theirs, what):
+            yield fact(f"the {what} of the optimizer are not those of the checkpoint", what, "unequal")
 
 
-def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientProbe, resumed: Resumed) -> Gate:
+def resumed_gate(start: TrainingStart, resumed: Resumed) -> Gate:
     """Take the steps and compare; both sides' weights (float64, initially those of the checkpoint) change."""
     from wdport.parity.torch_training import resumed_training
 
+    prepared, (module, model) = start.prepared, start.restore()
+    probe = GradientProbe(model, ())
     moves = prepared.plan.moves
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64(), lifted():
         moving = None if resumed.by_metric else resumed.schedule
@@ -135,7 +122,7 @@ def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientPro
             optimizer = optimizer_of(resumed.file, state, probe.model, steps=STEPS + 1, steps_per_epoch=1)
         except UsageError as refusal:  # of the file's schedule: that of the checkpoint has been read
             unread = fact(f"the optimizer's file cannot be resumed: {refusal.where} {refusal.what}", kind="unequal")
-            return GATES["D'"].gate(0, 0, (), (*unequal_moments(resumed), unread))
+            return GATES["D'"].gate(0, 0, (), (*resumed.unequal, unread))
         moves_on = theirs.schedule is not None and not theirs.ended
         schedule_text = f", with {type(theirs.schedule).__name__}" if moves_on else ", at a constant rate"
         text = f"the optimizer is resumed after {steps_taken(resumed.state)} steps{schedule_text}"
@@ -156,7 +143,7 @@ def resumed_gate(prepared: Prepared, module: torch.nn.Module, probe: GradientPro
             step_errors |= pair.step()
             for name, error in step_errors.items():
                 errors[name] = max(error, errors.get(name, 0.0))
-    facts = [*unequal_moments(resumed), notice(text)]
+    facts = [*resumed.unequal, notice(text)]
     measures = tuple(measure(name, "error", error, "gradient") for name, error in errors.items())
     missing = [fact(f"{name} was not compared", name, "missing") for name in pair.missing]
     return GATES["D'"].gate(len(errors), len(errors) + len(missing), measures, (*facts, *missing))

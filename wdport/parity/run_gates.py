@@ -43,7 +43,7 @@ from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
 from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
 from wdport.parity.repro import write_repro
-from wdport.parity.resumed_gate import Resumed, ResumedStart
+from wdport.parity.resumed_gate import Resumed, resumed_gate
 from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
 from wdport.parity.trajectories import SamplingNetwork, file_process, reference_network
 from wdport.parity.verdict import ReferenceKind, locate
@@ -162,10 +162,9 @@ class _Run:
         self.clock = Clock()
         unequal = self._unequal()
         self.sides = build_sides(self.prepared, self.weights, subject.reference)
-        # Before the gates, which change the weights that these remember.
-        pair = (self.prepared, self.converted, self.sides)
-        resumed = ResumedStart(*pair, subject.resumed.file) if subject.resumed is not None else None
-        training = TrainingStart(*pair) if subject.train or full else None
+        # Before the gates, which change the weights that this remembers.
+        trained = subject.resumed is not None or subject.train or full
+        start = TrainingStart(self.prepared, self.converted, self.sides) if trained else None
         self.clock.add("0", time.monotonic() - subject.started)
         self.sets = WeightSets(self.prepared, self.sides, self.weights)
         self.sampling = None if setup.network else self._sampling_network()
@@ -173,14 +172,14 @@ class _Run:
         self.gates = self._gates(unequal)
         self.more = self._full_battery()
         self.gates += [float64_gate(self.comparison), float32_gate(self.comparison), *self.more.gates]
-        if resumed is not None and subject.resumed is not None:
+        if start is not None and subject.resumed is not None:
             say("training steps from the optimizer's state")
             with self.clock.gate("D'"):
-                self.gates.append(resumed.gate(subject.resumed))
-        if training is not None:
+                self.gates.append(resumed_gate(start, subject.resumed))
+        if start is not None and (subject.train or full):
             say("training mode")
             with self.clock.gate("M"):
-                self.gates.append(training_mode_gate(training))
+                self.gates.append(training_mode_gate(start))
         if self.sampling is not None:
             self.gates += [self.sampling.gate(self.more.trajectories), *([self.more.path] if self.more.path else [])]
 

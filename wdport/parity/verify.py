@@ -236,7 +236,7 @@ def compare_files(
         reference = setup.reference
         if files.target:
             reference = user_reference(files.target, prepared, pair.key, weights.tensors if opened.rounded else None)
-        resumed = open_resumed(prepared, resume, pair.schedule) if resume is not None else None
+        resumed = None if resume is None else open_resumed(prepared, resume, weights.variables, pair.schedule)
         probes = battery(pair.seed, pair.cases)
         subject = VerifySubject(prepared, opened, weights, unequal, files.digests, started, reference, resumed,
                                 pair.train, probes)  # fmt: skip

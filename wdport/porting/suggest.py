@@ -19,7 +19,7 @@ from wdport.checkpoint import open_checkpoint
 from wdport.compare.run_cases import Say
 from wdport.errors import UsageError, WdportError
 from wdport.families.custom import CustomConfig, CustomFamily
-from wdport.files.temporary import scratch_folder
+from wdport.files.atomic import scratch_folder
 from wdport.model import Array, Document
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.candidate_rows import Fields, table_of_rows

@@ -23,10 +23,10 @@ from wdport.diffusion.noise import sample_keys, step_noise
 from wdport.diffusion.run_plan import Carry, PlanRows, run_rows
 from wdport.errors import MachineError, printable
 from wdport.families.roles import Tree
+from wdport.files.atomic import WRITTEN
 from wdport.files.model_target import Target
 from wdport.files.outputs import writable
 from wdport.files.samples_writer import Blocks, write_samples
-from wdport.files.temporary import WRITTEN
 from wdport.jax_settings import fast_run
 from wdport.model import Array
 from wdport.sampling.job import Job, SamplingClock, SamplingRun

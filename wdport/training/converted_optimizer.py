@@ -14,6 +14,7 @@ from wdport.conversion.optimizer_file import (
     DECOUPLED,
     SETTINGS,
     Optimised,
+    float32_digests,
     optimizer_output,
     read_optimizer,
     require_weights,
@@ -154,7 +155,7 @@ def save_optimizer(
         raise UsageError("optimizer", f"is a {type(optimizer).__name__}", "give one from load_optimizer")
     state, belongs = read_optimizer(before)
     names = _trainable(model)
-    belongs = replace(belongs, weights=weights_digest(_values(model), state.members))
+    belongs = replace(belongs, weights=weights_digest(float32_digests(_values(model)), state.members))
     now = int(np.asarray(optimizer.iterations))
     gone = now - steps_taken(state)
     moments = {

@@ -12,8 +12,7 @@ from typing import Any, Final
 from wdport.errors import MachineError, UsageError, printable
 from wdport.files.atomic import write_text
 from wdport.files.locked_folder import LOCK, RUN, RunFolder
-from wdport.files.outputs import is_replaceable, require_apart, require_no_leftover, writable
-from wdport.files.temporary import is_temporary
+from wdport.files.outputs import is_replaceable, is_temporary, require_apart, require_no_leftover, writable
 
 STATES: Final = ("state.npz", "state.orbax")
 WRITTEN: Final = ("metrics.csv", "model.keras", "model.ema.keras", "model.best.keras", "model.optimizer.safetensors")

@@ -25,7 +25,7 @@ from typing import IO, Any, Final, Literal, Self, TypeVar, Union, get_args, get_
 import numpy as np
 
 from wdport.errors import IncompleteError, error_from
-from wdport.files.temporary import scratch_folder
+from wdport.files.atomic import scratch_folder
 from wdport.jax_settings import cache_variables
 from wdport.model import Array
 from wdport.platforms import plain_environment

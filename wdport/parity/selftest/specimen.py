@@ -24,13 +24,14 @@ from wdport.compare.layouts import axes, laid_out
 from wdport.compare.probe import Probe
 from wdport.compare.reference import Live
 from wdport.compare.taps import align
-from wdport.conversion.convert import write_arrays
+from wdport.conversion.convert import write_arrays, write_converted
 from wdport.conversion.prepare import Settings, prepare
 from wdport.conversion.values import converted_arrays
 from wdport.families.faults import FaultSet, Mutant
 from wdport.families.roles import Family
+from wdport.files.atomic import scratch_folder
+from wdport.files.inputs import InputFiles
 from wdport.files.model_target import choose_target
-from wdport.files.temporary import scratch_folder
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.parity.model_pair import family_reference
@@ -183,7 +184,8 @@ class Specimen:
     def _written(self, name: str, arrays: Mapping[str, Array]) -> Path:
         file = self.checkpoint.with_name(f"{name}.keras")
         with prepare(self.checkpoint, self.settings) as prepared:
-            write_arrays(prepared, choose_target(self.checkpoint, file, True, {}, False), iter(arrays.items()))
+            target = choose_target(InputFiles(checkpoint=self.checkpoint), file, force=True)
+            write_converted(target, partial(write_arrays, prepared, target, iter(arrays.items())))
         return file
 
 
