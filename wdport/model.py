@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.mapping.axes import Shape
+from wdport.mapping.rearrange import Array as Array
 from wdport.shared_types import about
 
 if TYPE_CHECKING:
@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     import torch
 
     from wdport.recorder import Input
-
-Array = NDArray[Any]
 
 KerasModel = Any
 KerasLayer = Any

@@ -101,7 +101,7 @@ ABSENT = (
     differs("softplus with its threshold of 20",
             "PyTorch's softplus is linear above the threshold, which adds an error of at most 2.1e-9", "activation",
             nn.Softplus, partial(Function, name="softplus"), input=((4, 50),), scale=30.0),
-    differs("the running variance after a step of training", "PyTorch divides by n - 1, Keras by n", "batch_norm",
+    differs("running variance after one training step", "PyTorch divides by n - 1, Keras by n", "batch_norm",
             partial(norms.Trained, "running_var", 0.1),
             partial(AfterStep, "moving_variance", momentum=0.9, epsilon=1e-5), LAST[2], out="...",
             at=(".bn", "/inner")),

@@ -97,7 +97,7 @@ PAIRS = (
     Pair("embedding", "embedding", partial(nn.Embedding, 7, 4), embedding, ((4, 9),),
          {"id 0 taken for padding": {"zero": 0}, "the last id taken for padding": {"zero": 6}}, below=7,
          code=("zero",)),
-    Pair("embedding with padding_idx and a trained row there", "embedding", partial(nn.Embedding, 7, 4, padding_idx=0),
+    Pair("embedding with a trained row at padding_idx", "embedding", partial(nn.Embedding, 7, 4, padding_idx=0),
          embedding, ((4, 9),), {"zeros at the padding": {"zero": 0}}, below=7, code=("zero",)),
     Pair("embedding times the square root of its width", "embedding", Scaled, partial(ScaledTwin, factor=2.0),
          ((2, 5),), {"no factor": {"factor": 1.0}, "the width itself": {"factor": 4.0}}, at=(".table", "/table"),

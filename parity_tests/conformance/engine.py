@@ -35,14 +35,14 @@ from wdport.keras_runtime import (
     unfilled,
     variables_by_path,
 )
-from wdport.mapping.arrays import Array, apply_rule
 from wdport.mapping.axes import parse_rule
 from wdport.mapping.names import NamePattern
 from wdport.mapping.plan import Plan, make_plan
+from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.rows import Table, TapRow
 from wdport.mapping.table import parse_table
+from wdport.model import Array, Signature
 from wdport.model import Port as Output
-from wdport.model import Signature
 
 from .layers import Cut, Twin
 from .pair import OF_THE_PAIR, Pair, State

@@ -21,7 +21,7 @@ from parity_tests.conformance.report import refusal, report
 from wdport.mapping.kinds import KINDS
 
 QUICK = {
-    "linear after a flatten of (c h w)", "embedding with padding_idx and a trained row there",
+    "linear after a flatten of (c h w)", "embedding with a trained row at padding_idx",
     "linear under spectral_norm, folded", "conv1d, groups and dilation", "depthwise_conv2d, channels first",
     "conv_transpose2d, kernel size 3, stride 2, padding 1, output padding 1", "group_norm", "batch_norm of sequences",
     "rms_norm, weight stored minus one", "gru", "packed, key_padding_mask: True is left out",

@@ -19,7 +19,7 @@ from wdport.diffusion.run_plan import Tensor
 from wdport.diffusion.sampler_updates import NOISE, OUTPUT, STATE
 from wdport.diffusion.scheduler_config import Scheduled
 from wdport.diffusion.schedules import NoiseSchedule
-from wdport.mapping.arrays import Array
+from wdport.model import Array
 
 
 def _with_noise(plan: SamplingPlan, deviation: Array | float) -> SamplingPlan:

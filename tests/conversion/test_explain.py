@@ -18,8 +18,8 @@ from wdport.conversion.load import open_account
 from wdport.conversion.prepare import Settings
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.model_files import read_variables
-from wdport.mapping.arrays import apply_rule, combined
 from wdport.mapping.axes import find_rule
+from wdport.mapping.rearrange import apply_rule, combined
 from wdport.model import Array
 
 CASES = ["official", "gru", "lstm", "shared", "image"]

@@ -16,7 +16,7 @@ from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Run
 from wdport.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
 from wdport.errors import UsageError
-from wdport.mapping.arrays import Array
+from wdport.model import Array
 
 library = pytest.importorskip("diffusers", exc_type=ImportError)
 torch = pytest.importorskip("torch")

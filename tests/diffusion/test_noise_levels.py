@@ -22,8 +22,7 @@ from wdport.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE
 from wdport.diffusion.run_plan import plan_rows, run_plan
 from wdport.diffusion.scheduler_config import read_scheduler, stored_scheduler
 from wdport.errors import UsageError
-from wdport.mapping.arrays import Array
-from wdport.model import Clipping, LossPart
+from wdport.model import Array, Clipping, LossPart
 
 library = pytest.importorskip("diffusers", exc_type=ImportError)
 torch = pytest.importorskip("torch")

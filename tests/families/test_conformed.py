@@ -35,7 +35,7 @@ MUTANTS = {
 
 
 UNLIKE_IN_TRAINING = {
-    "embedding with padding_idx and a trained row there", "instance norm with running statistics",
+    "embedding with a trained row at padding_idx", "instance norm with running statistics",
     "batch_norm of vectors", "batch_norm of sequences", "batch_norm of images, channels first",
     "batch_norm of images, all axes of the same size", "batch_norm of volumes, no weights",
     "lstm, dropout between layers: none in inference", "packed, dropout: none in inference",

@@ -18,8 +18,8 @@ from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.scheduler_config import Scheduler
 from wdport.diffusion.schedules import noise_schedule
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
+from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.table import choose_table
 from wdport.model import Port, Signature
 from wdport.parity.trajectories import (

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import parse_rule
 from wdport.mapping.kinds.kind import keras_axis, keras_group, keras_order
+from wdport.mapping.rearrange import apply_rule
 from wdport.porting.outline.axes import Axes, AxisMove, chained, image, named, permute, regroup, text
 
 SHAPES = [(2, 3, 4), (2, 12, 5), (3, 4, 6, 1), (2, 1, 8, 6), (6, 4), (2, 3, 2, 2, 5)]

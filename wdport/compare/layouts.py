@@ -14,9 +14,9 @@ import numpy as np
 from scipy import special
 
 from wdport.compare.calls import Call, ExpectedCall, leaves
-from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import AxisError, Rule, Shape, parse_rule
 from wdport.mapping.kinds.windows import PADDING_MODES
+from wdport.mapping.rearrange import apply_rule
 from wdport.model import Array
 
 Shapes = Sequence[Shape]

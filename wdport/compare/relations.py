@@ -21,9 +21,9 @@ from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.layouts import Layout
 from wdport.compare.measure import relative_l2
 from wdport.compare.taps import Tap
-from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import AxisError, Rule
 from wdport.mapping.kinds import KINDS
+from wdport.mapping.rearrange import apply_rule
 from wdport.model import Array
 
 LONGEST_AXIS = 512

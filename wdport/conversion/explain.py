@@ -20,8 +20,8 @@ from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.manifest_seal import CONVERT_AGAIN
 from wdport.files.model_files import read_metadata
 from wdport.files.model_target import KERAS, format_at
-from wdport.mapping.arrays import combined_shape
 from wdport.mapping.axes import AxisError, Rule, find_rule
+from wdport.mapping.rearrange import combined_shape
 from wdport.mapping.table import load_table
 from wdport.shared_types import Count, JsonShape, Positive, about
 

@@ -29,7 +29,7 @@ class Restored:
 
     ``recomputed`` are tables computed by a formula, equal to the checkpoint's within their tolerance; ``left_out`` maps
     names to the reason for which the conversion dropped them; ``chosen`` are those that arithmetic does not restore bit
-    for bit: see :mod:`wdport.mapping.arrays`. ``prefixes`` of the checkpoint's names are left out, as the module's
+    for bit: see :mod:`wdport.mapping.rearrange`. ``prefixes`` of the checkpoint's names are left out, as the module's
     names have none. ``plan`` is the conversion's, ``key`` the entry of the checkpoint that held the weights.
     """
 

@@ -31,9 +31,9 @@ from wdport.conversion.steps import Budget, BufferStep, Range, SizedMove, aligne
 from wdport.conversion.values import See, require_equal_ties
 from wdport.errors import InputError, MisfitError
 from wdport.files.safetensors_writer import PlannedTensor
-from wdport.mapping.arrays import copy_blocks, rearrangement
 from wdport.mapping.axes import Shape
 from wdport.mapping.moves import Move
+from wdport.mapping.rearrange import copy_blocks, rearrangement
 from wdport.model import Array
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from wdport.diffusion.diffusion import Diffusion
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.run_plan import Change
 from wdport.diffusion.sampler_updates import TARGETS
-from wdport.mapping.arrays import Array
+from wdport.model import Array
 
 SAMPLERS = ("ddpm", "ddim")
 """Those of a checkpoint's own diffusion."""

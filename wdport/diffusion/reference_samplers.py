@@ -15,7 +15,7 @@ from math import exp, expm1, factorial, inf, log, pi, sqrt
 import numpy as np
 
 from wdport.diffusion.schedules import NoiseSchedule
-from wdport.mapping.arrays import Array
+from wdport.model import Array
 
 Network = Callable[[Array, Array], Array]
 Change = Callable[[Array], Array]

@@ -18,7 +18,7 @@ import numpy as np
 from wdport.diffusion.process import Run
 from wdport.diffusion.reference_samplers import Change, Network, Noise, walk
 from wdport.libraries import released_class
-from wdport.mapping.arrays import Array
+from wdport.model import Array
 from wdport.recorder import lifted
 
 KINDS: Final = {"ddpm": "DDPMScheduler", "ddim": "DDIMScheduler"}

@@ -26,15 +26,15 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
-from numpy.typing import NDArray
 
 from wdport.checkpoint.tensor import ITEMSIZE, SAFETENSORS
 from wdport.errors import InternalError
 from wdport.files.json_document import OutputFile
 from wdport.files.manifest_seal import INDEX, MANIFEST
+from wdport.model import Array
 from wdport.platforms import CLOEXEC, DIRECT, allocate, require_room, write_at, write_through_cache
 
 STAGE: Final = 4 << 20
@@ -138,7 +138,7 @@ class SafetensorsWriter:
         # A full disk is found now, not after minutes.
         allocate(self._file, self._start + size)
 
-    def write(self, name: str, array: NDArray[Any]) -> None:
+    def write(self, name: str, array: Array) -> None:
         self.write_at(name, 0, np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
     def write_at(self, name: str, start: int, data: memoryview) -> None:

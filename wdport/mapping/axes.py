@@ -30,7 +30,7 @@ Shape = tuple[int, ...]
 
 Combine = Literal["", "sum", "weight_norm"]
 """How several source tensors are combined before a rule is applied: not at all, or by
-:mod:`wdport.mapping.arrays`."""
+:mod:`wdport.mapping.rearrange`."""
 
 _NAME = r"[a-z_]+"
 _TOKEN = re.compile(rf"\s*(\.\.\.|{_NAME}(?:={_NAME}(?:,{_NAME})*)?|(?<![a-z_0-9])1(?![a-z_0-9])|[()\[\]])")

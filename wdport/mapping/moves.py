@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from wdport.errors import InternalError
-from wdport.mapping.arrays import Array, apply_rule, combined, separated
 from wdport.mapping.axes import Combine, Rule, Shape
+from wdport.mapping.rearrange import Array, apply_rule, combined, separated
 from wdport.mapping.rows import Table
 
 Read = Callable[[str], Array]

@@ -23,8 +23,8 @@ from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Trained
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import set_variable, variables_by_path
-from wdport.mapping.arrays import apply_rule
 from wdport.mapping.moves import Move
+from wdport.mapping.rearrange import apply_rule
 from wdport.model import Array, KerasModel, KerasVariable, Objective
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.parity.keras_gradients import GradientProbe

@@ -24,11 +24,11 @@ from wdport.compare.measure import relative_l2
 from wdport.compare.relations import agreeing
 from wdport.compare.taps import layout_of
 from wdport.errors import WdportError
-from wdport.mapping.arrays import apply_rule
 from wdport.mapping.axes import AxisError, Shape, parse_rule
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.plan import Plan, make_plan
+from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.rows import Table
 from wdport.mapping.table import table_of
 from wdport.model import Array, KerasLayer

@@ -32,7 +32,7 @@ from functools import lru_cache
 import numpy as np
 
 from wdport.errors import UsageError
-from wdport.mapping.arrays import Array
+from wdport.model import Array
 from wdport.options import COUNT, Interval, require_number
 from wdport.wavelets.lengths import BOUNDARY_MODES, auto_level, filter_length
 

@@ -17,7 +17,7 @@ from jax import Array as Tensor
 from numpy.typing import ArrayLike
 
 from wdport.errors import UsageError
-from wdport.mapping.arrays import Array
+from wdport.model import Array
 from wdport.wavelets.plan import TransformPlan, make_plan
 from wdport.wavelets.transform import WaveletTransform
 

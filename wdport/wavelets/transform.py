@@ -20,7 +20,7 @@ from jax import Array as Tensor
 from numpy.typing import DTypeLike
 
 from wdport.errors import UsageError
-from wdport.mapping.arrays import Array
+from wdport.model import Array
 from wdport.wavelets.lengths import filter_length
 from wdport.wavelets.plan import TransformPlan, TransformStage, make_plan
 

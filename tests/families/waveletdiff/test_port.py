@@ -18,8 +18,8 @@ from wdport.errors import UsageError
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.families.waveletdiff.port import WaveletDiff
-from wdport.mapping.arrays import apply_rule
 from wdport.mapping.plan import Plan, make_plan
+from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.table import choose_table
 from wdport.recorder import run
 from wdport.sampling.network import keras_network

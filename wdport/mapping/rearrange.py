@@ -22,6 +22,8 @@ from numpy.typing import NDArray
 
 from wdport.mapping.axes import AxisError, Combine, ExpressionSide, Rule, Shape
 
+Array = NDArray[Any]
+
 
 def combined_shape(combine: Combine, shapes: Sequence[Shape]) -> Shape:
     """Return the shape of the combined tensor; raises :class:`AxisError` if the sources do not fit."""
@@ -62,9 +64,6 @@ def _norm(direction: Array, magnitude: Shape) -> Array:
     # A magnitude without axes (dim=None) is the norm of the whole tensor.
     over = tuple(axis for axis in axes if axis not in remaining)
     return np.asarray(np.sqrt(np.sum(np.square(direction), axis=over, keepdims=True)))
-
-
-Array = NDArray[Any]
 
 
 def apply_rule(rule: Rule, sources: Sequence[Array], sizes: Mapping[str, int]) -> list[Array]:
