@@ -103,7 +103,7 @@ def export(
         steps: as in :func:`wdport.sample`, only for "sampler".
         eta: as in :func:`wdport.sample`, only for "sampler".
         spacing: as in :func:`wdport.sample`, only for "sampler".
-        precision: precision of float32 products: "highest", or "default", which rounds the factors to fewer bits on a
+        precision: precision of float32 products: "highest", or "default", which rounds their inputs to fewer bits on a
             TPU and possibly on a GPU. On a CPU both are the same.
         force: replace an existing file.
 
