@@ -110,6 +110,8 @@ def _error(candidate: Any, reference: Any) -> float:
 class OptimizerPair:
     """The port's optimizer beside PyTorch's; gradients and states of the reference go in by the table.
 
+    ``compared`` are the names of the port's variables that a step compares and sets, ``missing`` those of the others.
+
     Args:
         moves: of the plan.
         model: the port, float64, whose trainable variables are trained.
@@ -127,8 +129,8 @@ class OptimizerPair:
         self.names = [places[id(variable)] for variable in self.variables]
         self.moves = [move for move in moves if move.exact and set(move.targets) <= set(self.names)
                       and set(move.sources) <= set(reference.parameters)]  # fmt: skip
-        compared = {target for move in self.moves for target in move.targets}
-        self.missing = [name for name in self.names if name not in compared]
+        self.compared = {target for move in self.moves for target in move.targets}
+        self.missing = [name for name in self.names if name not in self.compared]
         reference.clipped = [name for move in self.moves for name in move.sources]
         self.optimizer, self.reference, self._label = optimizer, reference, label
         self._update = CompiledProgram(optimizer.stateless_apply, FAST_COMPILE)
@@ -196,7 +198,8 @@ class OptimizerPair:
         """Arrays of the reference under the names of the port, one move at a time."""
         for move in self.moves:
             arrays = [read(name) for name in move.sources]
-            copies = [array.copy() for array in arrays if array is not None]
-            if len(copies) == len(arrays):
-                arranged = map(partial(np.asarray, order="C"), apply_rule(move.rule, copies, move.sizes))
+            stored = [array for array in arrays if array is not None]
+            if len(stored) == len(arrays):
+                # Copies: torch updates its arrays in place.
+                arranged = map(partial(np.array, order="C"), apply_rule(move.rule, stored, move.sizes))
                 yield from zip(move.targets, arranged, strict=True)

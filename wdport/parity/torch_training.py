@@ -95,9 +95,11 @@ class TorchTraining:
         self._gradients.append(gradients)
         if len(self._gradients) < self.batches:
             return False
-        for name in gradients:
-            total = torch.stack([earlier[name] for earlier in self._gradients])
-            self.parameters[name].grad = total.mean(0)
+        first, *others = self._gradients
+        for name, total in first.items():
+            for other in others:
+                total += other[name]
+            self.parameters[name].grad = total.div_(self.batches)
         self._gradients = []
         return True
 

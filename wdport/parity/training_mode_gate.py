@@ -9,7 +9,7 @@ which differs between the layouts of the two models.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
@@ -132,7 +132,8 @@ class _Steps:
         pair: OptimizerPair | None = None
         for batch in range(STEPS * (BATCHES if recipe.full else 1)):
             inputs = signature.make(first + batch, BATCH, 1.0)
-            before = self._moved()
+            # A step has set the variables that it trains to the reference's.
+            before = self._moved(set(self._variables) - (set() if pair is None else pair.compared))
             self._set(before)
             loss, slopes, state = self._port(signature.in_port(inputs))
             expected = self._reference(inputs)
@@ -202,14 +203,15 @@ class _Steps:
     def _trained(self) -> dict[str, torch.nn.Parameter]:
         return {name: parameter for name, parameter in self._module.named_parameters() if parameter.requires_grad}
 
-    def _moved(self) -> dict[str, Array]:
-        """The reference's parameters and buffers as the port's variables."""
-        # Copies: PyTorch updates its statistics in place.
-        state = {name: np.array(tensor.numpy()) for name, tensor in self._module.state_dict().items()}
-        moves = [move for move in self._prepared.plan.moves if all(name in state for name in move.sources)]
-        return {path: array for move in moves
-                for path, array in zip(move.targets, move.apply([state[name] for name in move.sources], rounded=False),
-                                       strict=True) if path in self._variables}  # fmt: skip
+    def _moved(self, paths: Collection[str]) -> dict[str, Array]:
+        """The reference's parameters and buffers as these variables of the port."""
+        state, arrays = self._module.state_dict(), dict[str, Array]()
+        for move in self._prepared.plan.moves:
+            if all(name in state for name in move.sources) and not set(move.targets).isdisjoint(paths):
+                # Copies: PyTorch updates its statistics in place.
+                sources = [np.array(state[name].numpy()) for name in move.sources]
+                arrays |= zip(move.targets, move.apply(sources, rounded=False), strict=True)
+        return {path: array for path, array in arrays.items() if path in paths}
 
     def _reference(self, inputs: Sequence[Any]) -> float:
         """Compute PyTorch's loss and gradients, and update its running statistics."""
@@ -256,7 +258,7 @@ class _Steps:
     def _statistics(self, before: Mapping[str, Array], state: Mapping[str, Any]) -> None:
         """Compare the port's running statistics after a step with the reference's."""
         errors = ScaledErrors()
-        after = self._moved()
+        after = self._moved(state.keys() & self._variables.keys())
         for path, value in state.items():
             if path in after:
                 errors.add(path, np.asarray(value), after[path])

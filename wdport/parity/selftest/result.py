@@ -112,11 +112,10 @@ def _rejecting(rule: str) -> Callable[[Kill | Variant], bool]:
 
 @dataclass(frozen=True)
 class SelftestResult:
-    """The result of :func:`wdport.parity.selftest.run_selftest`. In Python, it is true if the self-test
-    passed.
+    """The result of :func:`wdport.parity.selftest.run_selftest`. In Python, it is true if the self-test passed.
 
-    ``causes`` states whether the self-test had to look for causes. If it had to but looked
-    for none, it fails. ``note`` states why requested faults were left out.
+    ``causes`` states whether the self-test had to look for causes; it fails if it had to but did not. ``note`` states
+    why requested faults were left out.
     """
 
     groups: Annotated[tuple[GroupResult, ...], about("Faults, by kind.")]
