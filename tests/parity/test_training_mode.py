@@ -91,13 +91,14 @@ PORTS: dict[str, tuple[Callable[[], keras.Model], str]] = {
 }  # fmt: skip
 
 
-def verified(folder: Path, target: str, train: bool = True) -> Verdict:
+def verified(folder: Path, target: str, train: bool = True, rows: str = TABLE, module: Any = net) -> Verdict:
     """Of the network and a port of it, converted anew."""
     table, checkpoint = folder / "own.yaml", folder / "net.pt"
-    table.write_text(TABLE)
-    torch.save(net().state_dict(), checkpoint)
+    table.write_text(rows)
+    torch.save(module().state_dict(), checkpoint)
     converted = wdport.convert(checkpoint, mapping=table, model=target, force=True).output
-    return wdport.verify(checkpoint, converted, mapping=table, model=target, reference=f"{__name__}:net", train=train)
+    reference = f"{__name__}:{module.__name__}"
+    return wdport.verify(checkpoint, converted, mapping=table, model=target, reference=reference, train=train)
 
 
 @pytest.mark.parametrize("name", PORTS)
@@ -111,6 +112,34 @@ def test_what_differs_only_in_training_is_found(name: str, tmp_path: Path, monke
     assert message in text
     assert name == "biased variance" or "biased" not in text
     assert [other.name for other in verdict.gates if not other.passed] in ([], ["M"])
+
+
+STEEP = """
+format: 2
+inputs: ["x: b 6"]
+layers:
+  - {torch: "0", keras: first, kind: linear}
+  - {torch: "1", keras: second, kind: linear}
+"""
+
+
+def steep() -> nn.Module:
+    torch.manual_seed(0)
+    module = nn.Sequential(nn.Linear(6, 6), nn.Linear(6, 6))
+    for parameter in module.parameters():
+        parameter.data *= 30.0
+    return module
+
+
+def steep_port() -> keras.Model:
+    return keras.Sequential([keras.Input((6,)), layers.Dense(6, name="first"), layers.Dense(6, name="second")])
+
+
+def test_a_loss_that_diverges_fails_no_correct_port(tmp_path: Path) -> None:
+    (gate,) = [each for each in verified(tmp_path, f"{__name__}:steep_port", True, STEEP, steep).gates
+               if each.name == "M"]  # fmt: skip
+    assert gate.passed
+    assert "SGD diverged, and started again from the weights" in "\n".join(map(str, gate.findings))
 
 
 def test_the_gate_runs_where_it_is_asked_for(tmp_path: Path) -> None:

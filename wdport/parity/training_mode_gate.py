@@ -70,6 +70,10 @@ RECIPES: Final = (
 BATCHES: Final = 2
 """Batches of a step with ``full``."""
 
+DIVERGED: Final = 100.0
+"""How many times the first loss, plus one, the loss may be before a step starts from the weights of the files again:
+the rate of SGD is too high for some models, whose loss is infinite after five steps."""
+
 _FUNCTIONS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
 
@@ -116,13 +120,15 @@ class _Steps:
         self._program = CompiledProgram(self._port_step, FAST_COMPILE)
         self._errors: dict[str, float] = {}
         self._causes: dict[str, Finding] = {}
+        self._diverged: dict[str, Finding] = {}
 
     def gate(self) -> Gate:
         for index, recipe in enumerate(RECIPES):
             self._train(recipe, index * STEPS)
         measures = tuple(measure(name, "error", error, "gradient") for name, error in self._errors.items())
         missing = [fact(f"the gradient by {name} was not compared", name, "missing") for name in self._uncompared()]
-        findings = (*self._frozen(), *self._unlike_pytorch(), *self._causes.values(), *missing)
+        findings = (*self._frozen(), *self._unlike_pytorch(), *self._causes.values(), *self._diverged.values(),
+                    *missing)  # fmt: skip
         return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures, findings)
 
     def _train(self, recipe: OptimizerRecipe, first: int) -> None:
@@ -130,13 +136,20 @@ class _Steps:
         signature = self._prepared.family.signature(self._prepared.config)
         self._module.load_state_dict(self._begin)
         pair: OptimizerPair | None = None
+        initial = 0.0
         for batch in range(STEPS * (BATCHES if recipe.full else 1)):
             inputs = signature.make(first + batch, BATCH, 1.0)
             # A step has set the variables that it trains to the reference's.
             before = self._moved(set(self._variables) - (set() if pair is None else pair.compared))
+            expected = self._reference(inputs)
+            initial = expected if pair is None else initial
+            if pair is not None and not abs(expected) <= DIVERGED * (abs(initial) + 1.0):
+                self._diverged[recipe.name] = notice(f"{recipe.name} diverged, and started again from the weights")
+                self._module.load_state_dict(self._begin)
+                before = self._moved(set(self._variables))
+                expected = self._reference(inputs)
             self._set(before)
             loss, slopes, state = self._port(signature.in_port(inputs))
-            expected = self._reference(inputs)
             self._add("loss", relative_l2(np.asarray(loss), np.asarray(expected)))
             gradients = {name: p.grad.numpy() for name, p in self._trained().items() if p.grad is not None}
             for name, error in variable_errors(self._prepared, slopes, gradients).items():
