@@ -44,12 +44,17 @@ class CompiledProgram(Generic[*Arguments, Result]):
     here where JAX's x64 is off: JAX 0.10 remembers by the array alone, for all threads, what it made of it, so a
     thread with x64 on and one with x64 off must not pass it the same array.
 
-    A method's object is referenced weakly: see :func:`~wdport.jax_settings.weakly`.
+    A method's object is referenced weakly: see :func:`~wdport.jax_settings.weakly`. The arrays of the arguments
+    ``donated``, by position, are deleted by a call, which uses their memory.
     """
 
-    def __init__(self, function: Callable[[*Arguments], Result], options: Mapping[str, Option] | None = None) -> None:
+    def __init__(
+        self, function: Callable[[*Arguments], Result], options: Mapping[str, Option] | None = None,
+        donated: Sequence[int] = (),
+    ) -> None:  # fmt: skip
         self._forms: dict[Key, tuple[jax.tree_util.PyTreeDef, list[int]]] = {}
-        self._jitted = jax.jit(_distinct(function, self._forms), compiler_options=known_options(options or {}))
+        self._jitted = jax.jit(_distinct(function, self._forms), compiler_options=known_options(options or {}),
+                               donate_argnums=donated)  # fmt: skip
         self._lowered: dict[Key, jax.stages.Lowered] = {}
         self._results: dict[Key, list[object]] = {}
         self._compiled: dict[Key, jax.stages.Compiled] = {}
