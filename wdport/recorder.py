@@ -810,7 +810,9 @@ def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
 
 
 def _distance(first: Array, second: Array) -> Array:
-    """|a - b|, which is 0 where both are the same infinity."""
+    """|a - b|, which is 0 where both are the same infinity, and for booleans 1 where they differ."""
+    if first.dtype.kind == "b":
+        return np.asarray(first != second, np.float64)
     return np.abs(np.subtract(first, second, where=first != second, out=np.zeros(first.shape, first.dtype)))
 
 

@@ -45,6 +45,10 @@ UNLIKE_IN_TRAINING = {
 tests does not pass on the mode, so that its norms and dropouts are in evaluation mode in fit."""
 
 
+ODD_SIZES_ALONE = {"conv2d, stride 2, padding 1, odd size"}
+"""Pairs that are equal for odd sizes alone: a model whose inputs' sizes are open is also compared at an even one."""
+
+
 def quickly(names: list[str]) -> list[object]:
     return [pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in names]
 
@@ -65,7 +69,7 @@ def verified(folder: Path, pair: Pair, mutant: str = "", train: bool = False) ->
 def test_it_passes(tmp_path: Path, name: str) -> None:
     verdict = verified(tmp_path, PAIRS[name], train=True)
     failed = [gate.name for gate in verdict.gates if not gate.passed]
-    assert failed == (["M"] if name in UNLIKE_IN_TRAINING else []), verdict
+    assert failed == (["M"] if name in UNLIKE_IN_TRAINING else ["A"] if name in ODD_SIZES_ALONE else []), verdict
     assert all(gate.compared == gate.expected for gate in verdict.gates)
     assert not verdict.settings.of("differs")
     if name == "conv1d, causal":  # a convolution that pads inside keeps its own input, which is not amplified

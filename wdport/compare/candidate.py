@@ -26,7 +26,7 @@ from wdport.compare.calls import Call, ExpectedCall, Outputs, cast
 from wdport.compare.findings import Finding, fact
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
-from wdport.compare.probe import Probe, stateless, tensors
+from wdport.compare.probe import Probe, stateless_call, tensors
 from wdport.compare.programs import TRACING, CompiledProgram
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, layers_by_path, variable_values
@@ -45,7 +45,7 @@ class PlainUse:
         self._raised: Finding | None = None
         with _exactly():
             try:
-                self._first = _program(model, inputs, None)
+                self._first, _ = _program(model, inputs, None)
             except Exception as error:  # of the user's code
                 text = " ".join(f"{type(error).__name__}: {error}".split())[:160]
                 self._raised = fact(f"the model raises {text} where it is called without `training`")
@@ -56,7 +56,10 @@ class PlainUse:
         if self._raised is not None:
             return [self._raised]
         with _exactly():
-            if self._first == _program(self._model, self._inputs, False):
+            program, assigned = _program(self._model, self._inputs, False)
+            if assigned:
+                return [fact(f"{path} is assigned by calls in evaluation mode", path) for path in assigned]
+            if self._first == program:
                 return []
             plain, still = (_run(self._model, self._inputs, training) for training in (None, False))
             if (findings := _differing(plain, still)) or outputs is None:
@@ -72,15 +75,21 @@ def _exactly() -> Iterator[None]:
         yield
 
 
-def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None) -> str:
-    """The traced program as text."""
+def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None) -> tuple[str, list[str]]:
+    """The traced program as text, and the paths of the variables that it assigns, random generators apart."""
 
-    def call(trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...]) -> list[jax.Array]:
+    def call(trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...]) -> Any:
         with exact_float64():
-            return tensors(stateless(model, trainable, fixed, inputs, training))
+            output, after = stateless_call(model, trainable, fixed, inputs, training)
+            return tensors(output), after
 
+    program = jax.make_jaxpr(call)(*variable_values(model), inputs).jaxpr
+    fixed = [variable.path for variable in model.non_trainable_variables]
+    after = program.outvars[len(program.outvars) - len(fixed) :]
+    assigned = [path for path, value in zip(fixed, after, strict=True)
+                if value not in program.invars and not path.endswith("seed_generator_state")]  # fmt: skip
     # Two traces of the same code differ only in these addresses.
-    return _ADDRESS.sub("", str(jax.make_jaxpr(call)(*variable_values(model), inputs)))
+    return _ADDRESS.sub("", str(program)), assigned
 
 
 def _run(model: KerasModel, inputs: tuple[Array, ...], training: bool | None) -> tuple[Outputs, dict[str, Call]]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
+from typing import Any
 
 import numpy as np
 
@@ -75,16 +76,27 @@ def outputs_in_port(
 ) -> Outputs:
     """Convert the reference's outputs to the order and layout of the port's, whose names are ``port_names``.
 
-    Raises ``ValueError`` if count or shapes do not fit.
+    Raises ``ValueError`` if count, names, shapes or kinds of dtypes do not fit: unlike those of layers, these outputs
+    are what other code uses.
     """
     if len(outputs) != len(shapes):
         raise ValueError(f"{len(outputs)} outputs where the port has {len(shapes)}")
     order = list(range(len(outputs)))
-    # By name if both sides have the same names, or else by position.
-    if port_names and sorted(port_names) == sorted(names):
+    # By name if both sides have names, or else by position.
+    if port_names and names and all(names):
+        if sorted(port_names) != sorted(names):
+            raise ValueError(f"names {', '.join(sorted(names))} where the port has {', '.join(sorted(port_names))}")
         order = [list(names).index(name) for name in port_names]
+    for index, shape in zip(order, shapes, strict=True):
+        if _kind(outputs[index]) != _kind(shape):
+            raise ValueError(f"dtype {outputs[index].dtype} where the port has {shape.dtype}")
     pairs = zip(order, shapes, strict=True)
-    return tuple(laid_out(outputs[index], tuple(shape.shape), rules) for index, shape in pairs)
+    return tuple(laid_out(outputs[index], tuple(shape.shape), rules, exact=True) for index, shape in pairs)
+
+
+def _kind(array: Any) -> str:
+    """Boolean, integer or floating-point; NumPy's bfloat16 is of a kind of its own."""
+    return {"b": "boolean", "i": "integer", "u": "integer"}.get(np.dtype(array.dtype).kind, "floating-point")
 
 
 def fed(port_call: Call, expected: ExpectedCall) -> list[tuple[Array, Array]] | None:

@@ -77,20 +77,23 @@ def axes(text: str) -> Rule:
     return parse_rule(text, text)
 
 
-def laid_out(array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[str, int] | None = None) -> Array:
-    """Convert an array of the reference to the port's ``shape``; raises ``ValueError`` if it does not fit."""
+def laid_out(
+    array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[str, int] | None = None, exact: bool = False
+) -> Array:
+    """Convert an array of the reference to the port's ``shape``; raises ``ValueError`` if it does not fit, or, if
+    ``exact``, if a rule does not state how the axes differ."""
     for rule in rules:
         try:
             axis_sizes = rule.sizes([array.shape], [shape], sizes or {})
         except AxisError:
             continue
         return apply_rule(rule, [array], axis_sizes)[0]
-    if array.shape == (1, *shape):
+    if array.shape == (1, *shape) and not exact:
         return np.asarray(array[0])  # the state of one recurrent layer
     if array.ndim == len(shape) and all(a == b or 1 in (a, b) for a, b in zip(array.shape, shape, strict=True)):
         return array  # the same shape, or what differs by a broadcast
     shared = min(array.ndim, len(shape)) - 1
-    if array.ndim == len(shape) or array.size != np.prod(shape) or array.shape[:shared] != shape[:shared]:
+    if exact or array.ndim == len(shape) or array.size != np.prod(shape) or array.shape[:shared] != shape[:shared]:
         raise ValueError(f"shape {array.shape} where the port has {shape}")
     return array.reshape(shape)
 

@@ -58,7 +58,9 @@ def sample_errors(candidate: Array, reference: Array, floors: Sequence[float]) -
     """
     if not candidate.ndim or len(reference) != len(floors) or not np.isfinite(candidate).all():
         return relative_l2(candidate, reference)
-    sides = (np.asarray(array, np.float64).reshape(len(floors), -1) for array in (candidate - reference, reference))
+    # NumPy subtracts no booleans, and integers may wrap around.
+    difference = np.subtract(candidate, reference, dtype=np.float64 if candidate.dtype.kind in "biu" else None)
+    sides = (np.asarray(array, np.float64).reshape(len(floors), -1) for array in (difference, reference))
     differences, sizes = (np.linalg.norm(side, axis=1) for side in sides)
     return largest_error(differences, sizes, floors)
 

@@ -311,13 +311,20 @@ def stateless(
     model: KerasModel, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...],
     training: bool | None = False,
 ) -> object:  # fmt: skip
+    """The output of :func:`stateless_call`."""
+    return stateless_call(model, trainable, fixed, inputs, training)[0]
+
+
+def stateless_call(
+    model: KerasModel, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...],
+    training: bool | None = False,
+) -> tuple[object, list[jax.Array]]:  # fmt: skip
     """Run a model on ``inputs`` with these values of its variables, in evaluation mode, or without stating a mode if
-    ``training`` is ``None``."""
+    ``training`` is ``None``; return the output, and the values of the variables ``fixed`` afterwards."""
     mode = {"training": training} if model._call_has_training_arg and training is not None else {}
     arguments = model_arguments(model, inputs)
-    output: object
-    output, _ = model.stateless_call(trainable, fixed, *arguments, **mode)
-    return output
+    output, after = model.stateless_call(trainable, fixed, *arguments, **mode)
+    return output, list(after)
 
 
 def model_arguments(model: KerasModel, inputs: Sequence[object]) -> tuple[object, ...]:

@@ -6,6 +6,7 @@ wdport's writer and reader share one description of the layout, so neither would
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -21,11 +22,12 @@ from wdport.conversion.manifest_schema import contradiction_of
 from wdport.conversion.prepare import Prepared, Settings, prepare, source_of, user_configuration
 from wdport.conversion.rounding import narrow
 from wdport.errors import MisfitError, UsageError, printable
-from wdport.families.roles import OwnFamily
+from wdport.families.roles import KeptByKeras, OwnFamily
 from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import digest
 from wdport.files.model_target import FOLDER
-from wdport.model import STATED, Array, KerasVariable, Resolved, Stated
+from wdport.keras_runtime import layers_by_path
+from wdport.model import STATED, Array, KerasModel, KerasVariable, Resolved, Stated
 from wdport.parity.verify_options import Pair
 
 
@@ -66,6 +68,28 @@ def misread(converted: Converted, variables: Mapping[str, Array]) -> list[Findin
     library, loaded = library_variables(converted)
     wrong = [name for name in variables if name not in loaded or not same_bits(loaded[name], variables[name])]
     return [fact(f"{name} is another array as {library} reads the file", name, "unequal") for name in wrong]
+
+
+def rebuilt_otherwise(converted: Converted, model: KerasModel) -> Iterator[Finding]:
+    """Findings on attributes of the user's layers, numbers and texts, that differ from those of ``model`` where Keras
+    has built it from the ``.keras`` file: those that ``get_config`` leaves out. None if Keras cannot build it."""
+    if converted.format != "keras" or not (isinstance(converted.family, KeptByKeras) and converted.by_keras):
+        return
+    import keras
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            saved = layers_by_path(keras.saving.load_model(converted.path, compile=False))
+        except Exception:  # whatever the user's code raises; a class that is not registered, for one
+            return
+    for path, layer in layers_by_path(model).items():
+        for name, value in vars(layer).items():
+            other = vars(saved[path]).get(name, value) if path in saved else value
+            if not name.startswith("_") and type(value) in (bool, int, float, str) and repr(other) != repr(value):
+                text = (f"{path} has {name} {other!r} where Keras builds it from the file, and {value!r} where your "
+                        "function builds it; add it to get_config")  # fmt: skip
+                yield fact(text, path, "unequal")
 
 
 @dataclass(frozen=True)

@@ -287,9 +287,12 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
     """The inputs with the greatest length up to :data:`LONGEST` positions, and at least twice the stated one, that the
     reference accepts along the first free axis of each of them; it is that of a batch of one.
 
-    Inputs whose free axes have the same name and size have the same length; the lengths of others differ.
+    Inputs whose free axes have the same name and size have the same length; the lengths of others differ. All free axes
+    get, if the reference accepts it, a size that is odd where the stated one is even, and the reverse: padding and
+    pooling of some layers agree with PyTorch's for one of the two alone.
     """
-    sizes, steps = {}, {**signature.longer, **signature.free}
+    sizes, others = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
+    steps = {**signature.longer, **signature.free}
     unequal = tuple(map(_unequal, signature.inputs))
     inputs = unequal if unequal != signature.inputs and _accepts(module, unequal) else signature.inputs
     for spec in inputs:
@@ -298,17 +301,26 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
             size = spec.sizes[free[0]]
             positions = math.prod(spec.sizes[axis] for axis in free)
             sizes[free[0], size] = max(2 * size, LONGEST * size // positions)
+            # About half more, and an odd number of steps.
+            others |= {(axis, spec.sizes[axis]): steps[axis] * (spec.sizes[axis] // steps[axis] // 2 | 1)
+                       for axis in free[1:]}  # fmt: skip
     for index, ((axis, size), limit) in enumerate(sizes.items()):
         step = steps[axis]
         # Different lengths for different axes: equal ones would hide axes that are exchanged.
         limit = max(size, limit - 2 * index * step)
         least, beyond = size, limit + step
+        other = limit + step * ((limit - size) // step % 2 == 0)
+        if other > size and _accepts(module, tuple(_with_length(spec, axis, size, other) for spec in inputs)):
+            least = beyond = other
         # Bisection: the limit first, which most models accept, then the middle, in multiples of the step.
         while least + step < beyond:
             middle = limit if beyond > limit else least + (beyond - least) // 2 // step * step
             longer = tuple(_with_length(spec, axis, size, middle) for spec in inputs)
             least, beyond = (middle, beyond) if _accepts(module, longer) else (least, middle)
         inputs = tuple(_with_length(spec, axis, size, least) for spec in inputs) if least > size else inputs
+    for (axis, size), more in others.items():
+        longer = tuple(_with_length(spec, axis, size, size + more) for spec in inputs)
+        inputs = longer if (axis, size) not in sizes and _accepts(module, longer) else inputs
     return inputs
 
 

@@ -38,7 +38,7 @@ from wdport.options import PathText
 from wdport.parity.diagnose import probable_causes
 from wdport.parity.end_to_end.generation import SidePair, Tokens, generation_gate
 from wdport.parity.end_to_end.samplers import SEED, samplers_gate
-from wdport.parity.file_pair import misread, provenance
+from wdport.parity.file_pair import misread, provenance, rebuilt_otherwise
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
 from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
@@ -162,6 +162,7 @@ class _Run:
         self.clock = Clock()
         unequal = self._unequal()
         self.sides = build_sides(self.prepared, self.weights, subject.reference)
+        unequal += rebuilt_otherwise(self.converted, self.sides.candidates["float32"])
         # Before the gates, which change the weights that this remembers.
         trained = subject.resumed is not None or subject.train or full
         start = TrainingStart(self.prepared, self.converted, self.sides) if trained else None

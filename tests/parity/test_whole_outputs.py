@@ -1,0 +1,106 @@
+"""What other code uses of a port: shapes, names and dtypes of its outputs, sizes other than the stated ones, and the
+model that Keras builds from the file."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import keras
+import pytest
+import torch
+from keras import layers, ops
+from torch import nn
+
+import wdport
+
+TABLE = """
+format: 2
+inputs: ["x: b 2 n=9"]
+layers:
+  - {torch: conv, keras: conv, kind: conv1d}
+  - {torch: head, keras: head, kind: linear}
+  - {torch: norm, keras: norm, kind: batch_norm}
+"""
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv, self.head, self.norm = nn.Conv1d(2, 4, 3, 2, 1), nn.Linear(4, 3), nn.BatchNorm1d(3)
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        y = self.norm(self.head(nn.functional.leaky_relu(self.conv(x), 0.3).mean(-1)))
+        return {"scores": y, "best": y[:, 0], "likely": y > 0}
+
+
+@keras.saving.register_keras_serializable("tests")
+class Slope(layers.Layer):
+    """Leaves its slope out of its configuration, unless ``stored``."""
+
+    def __init__(self, slope: float = 0.01, stored: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.slope, self.stored = slope, stored
+
+    def call(self, x: Any) -> Any:
+        return ops.leaky_relu(x, self.slope)
+
+    def get_config(self) -> dict[str, Any]:
+        stored = {"slope": self.slope, "stored": True} if self.stored else {}
+        return {**super().get_config(), **stored}
+
+
+@keras.saving.register_keras_serializable("tests")
+class Restless(layers.BatchNormalization):
+    """Changes its statistics in inference as well, after it has used them."""
+
+    def call(self, x: Any, training: bool = False) -> Any:
+        y = super().call(x, training=False)
+        self.moving_mean.assign(self.moving_mean * 0.9)
+        return y
+
+
+def port(
+    same: bool = False,
+    stored: bool = True,
+    name: str = "scores",
+    axis: bool = False,
+    likely: str = "bool",
+    norm: Callable[..., layers.Layer] = layers.BatchNormalization,
+) -> keras.Model:
+    x = keras.Input((None, 2))
+    y = x if same else layers.ZeroPadding1D(1)(x)
+    y = Slope(0.3, stored, name="slope")(layers.Conv1D(4, 3, 2, padding="same" if same else "valid", name="conv")(y))
+    y = norm(epsilon=1e-5, name="norm")(layers.Dense(3, name="head")(layers.GlobalAveragePooling1D()(y)))
+    best = y[:, :1] if axis else y[:, 0]
+    return keras.Model(x, {name: y, "best": best, "likely": ops.cast(y > 0, likely)})
+
+
+PORTS: dict[str, tuple[Callable[[], keras.Model], str]] = {
+    "correct": (port, ""),
+    "padding that is right for odd sizes": (lambda: port(same=True), "output"),
+    "an axis more": (lambda: port(axis=True), "shape (4,) where the port has (4, 1)"),
+    "another name": (lambda: port(name="logits"), "names best, likely, scores where the port has best, likely, logits"),
+    "another dtype": (lambda: port(likely="float32"), "dtype bool where the port has float"),
+    "statistics of inference": (
+        lambda: port(norm=Restless),
+        "norm/moving_mean is assigned by calls in evaluation mode",
+    ),
+    "an attribute that is not saved": (lambda: port(stored=False), "slope has slope 0.01 where Keras builds it"),
+}
+
+
+@pytest.mark.parametrize("name", PORTS)
+def test_what_other_code_uses_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, message = PORTS[name]
+    monkeypatch.setattr(sys.modules[__name__], "chosen", build, raising=False)
+    table, checkpoint, target = tmp_path / "own.yaml", tmp_path / "net.pt", f"{__name__}:chosen"
+    table.write_text(TABLE)
+    torch.save(Net().state_dict(), checkpoint)
+    output = wdport.convert(checkpoint, mapping=table, model=target).output
+    verdict = wdport.verify(checkpoint, output, mapping=table, model=target, reference=f"{__name__}:Net")
+    assert bool(verdict) == (not message)
+    assert message in verdict.summary()
