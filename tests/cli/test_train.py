@@ -64,7 +64,7 @@ def test_a_users_own_model_with_a_new_optimizer(points: Any, cli: Cli) -> None:
     Path("out/.state.npz.0123456789abcdef.wdport-tmp.npz").write_bytes(b"of a killed process")
     assert "a.keras: trained\n  trained    20 steps in 5 epochs\n  optimizer  new, AdamW" in said
     shown = cli(*words, "--epochs", "4", "--lr", "0.01", "--schedule", "onecycle", "--clip", "1", code=2)
-    assert "epochs: are fewer than the run in out has" in shown.err
+    assert "another run, which differs in optimizer" in shown.err
 
 
 CONFIG = """

@@ -149,16 +149,16 @@ def contents() -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in files}
 
 
-Unchanged = Callable[[list[str], str], None]
+Unchanged = Callable[..., None]
 
 
 @pytest.fixture
 def unchanged(refused: Refused) -> Unchanged:
     """Fails unless the command is refused with one line that has these words, and no file is another."""
 
-    def run(words: list[str], says: str) -> None:
+    def run(words: list[str], says: str, code: int = 2) -> None:
         before = contents()
-        refused(*words, says=says)
+        refused(*words, says=says, code=code)
         assert contents() == before
 
     return run
@@ -181,6 +181,18 @@ def test_other_data_and_options_are_refused(states: None, cli: Cli, unchanged: U
     unchanged([WORDS[0], "other.npy", *WORDS[2:]], "run: holds the state of another run, which differs in data")
     unchanged([*WORDS, "--dtype", "mixed_bfloat16"], "with dtype float32 instead of mixed_bfloat16")
     assert "trained" in cli(WORDS[0], "other.npy", *WORDS[2:], "--force").out
+
+
+def test_a_trained_model_without_its_state_stays(states: None, cli: Cli, unchanged: Unchanged) -> None:
+    cli(*WORDS)
+    (Path("run") / NAME).unlink()
+    message = "error: run: has model.keras, but not the state of its run; remove the folder, or start again with"
+    unchanged(WORDS, message, 3)
+    unchanged([*WORDS, "--seed", "1"], message, 3)
+    assert "trained" in cli(*WORDS, "--force").out
+    for name in ("model.keras", NAME):  # as if the run had been interrupted before it saved its first state
+        (Path("run") / name).unlink()
+    assert "trained" in cli(*WORDS, "--seed", "1").out
 
 
 def test_inputs_and_other_files_are_not_replaced(points: Any, states: None, cli: Cli, unchanged: Unchanged) -> None:

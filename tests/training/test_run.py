@@ -201,7 +201,7 @@ def test_a_loss_that_is_not_finite_stops_the_run(
 def test_the_state_of_another_run_is_refused(points: Any, tmp_path: Path) -> None:
     wdport.train(points(), STATES, tmp_path / "run", epochs=np.int64(1), batch_size=np.int64(16))
     with pytest.raises(UsageError, match="holds the state of another run, with batch_size 16 instead of 32"):
-        wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=32)
+        wdport.train(points(), STATES, tmp_path / "run", epochs=1, batch_size=32)  # fewer steps than the run has
     with pytest.raises(UsageError, match="with seed 0 instead of 1"):
         wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16, seed=1)
     with pytest.raises(UsageError, match=r"which differs in optimizer_settings"):
@@ -215,6 +215,8 @@ def test_the_state_of_another_run_is_refused(points: Any, tmp_path: Path) -> Non
     again = points()
     wdport.train(again, STATES, tmp_path / "run", epochs=2, batch_size=16)
     assert wdport.train(again, STATES, tmp_path / "run", epochs=3, batch_size=16).steps == 15  # its own weights
+    with pytest.raises(UsageError, match="epochs: are fewer than the run in .*run has; give more"):
+        wdport.train(points(), STATES, tmp_path / "run", epochs=2, batch_size=16)
     whole = (tmp_path / "run" / NAME).read_bytes()
     (tmp_path / "run" / NAME).write_bytes(whole[: len(whole) // 2])
     with pytest.raises(InputError, match="is damaged"):

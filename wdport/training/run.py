@@ -201,7 +201,7 @@ def train(
         state = RunState(trained, batches, saves, ema)
         if held is not None:
             # Before the first step, so that a run with other settings is refused before it overwrites anything.
-            held.begin(state.facts(None if force else epochs), (), force, saves.exist, saves.check)
+            held.begin(state.facts(), (), force, saves.begun, saves.check)
         require_same(state.alike(epochs, save_every), KEPT)
         try:
             if validation is not None:

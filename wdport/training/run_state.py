@@ -34,6 +34,7 @@ from wdport.model import Array, KerasVariable
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.training.network_training import NetworkTraining
 from wdport.training.placement import Placement
+from wdport.training.run_folder import METRICS, WRITTEN
 from wdport.training.training_data import TrainingBatches
 
 NAME: Final = "state.npz"
@@ -127,6 +128,14 @@ class Saves:
         if self.orbax:
             return (self.folder / FOLDER).is_dir() and self._manager.latest_step() is not None
         return (self.folder / NAME).exists()
+
+    def begun(self) -> bool:
+        """Whether there is a state; raises :class:`InputError` if there are only the models that a run wrote."""
+        exist = self.exist()
+        models = [name for name in WRITTEN if name != METRICS and (self.folder / name).exists()]
+        if models and not exist:
+            raise InputError(self.folder, f"has {models[0]}, but not the state of its run", ANEW)
+        return exist
 
     def check(self) -> None:
         """Raise :class:`InputError` if the state was saved otherwise, or is damaged; Orbax opens its folder again."""
@@ -246,8 +255,8 @@ class RunState:
         decayed = [self.optimizer._use_weight_decay(variable) for variable in self.variables["trained"]]
         return self.optimizer.get_config() | ({} if all(decayed) else {"decayed": decayed})
 
-    def facts(self, epochs: int | None = None) -> dict[str, object]:
-        """Everything that determines the run, except for the number of epochs, which is checked if it is given.
+    def facts(self) -> dict[str, object]:
+        """Everything that determines the run, except for the number of epochs.
 
         A model and an optimizer with the values of the last saved state count as those that the run began with.
         """
@@ -255,8 +264,6 @@ class RunState:
         if jax.process_count() == 1 and self.saves.exist():
             with suppress(InputError):
                 if (saved := self.saves.read(self.placement.like(self.values()))) is not None:
-                    if epochs is not None:
-                        self._require_more(int(saved[1]["steps"]), epochs)
                     now = self._digests({role: saved[0].get(role, []) for role in self.variables})
                     begins = {name: saved[1]["begins"][name] if now[name] == digest else digest
                               for name, digest in begins.items()}  # fmt: skip
@@ -277,7 +284,8 @@ class RunState:
         if saved is None:
             return values["metrics"]
         arrays, facts = saved
-        self._require_more(int(facts["steps"]), epochs)
+        if int(facts["steps"]) > epochs * self.batches.per_epoch:
+            raise UsageError("epochs", f"are fewer than the run in {self.saves.folder} has", "give more")
         self.done, self.rows = int(facts["steps"]), list(facts["rows"])
         for role in self.variables:
             self.assign(role, arrays.get(role, []))
@@ -321,10 +329,6 @@ class RunState:
         """The trained variables, and the network's others."""
         others = zip(self.variables["other"], self._weights, strict=True)
         return [*self.variables["trained"], *(variable for variable, is_weight in others if is_weight)]
-
-    def _require_more(self, done: int, epochs: int) -> None:
-        if done > epochs * self.batches.per_epoch:
-            raise UsageError("epochs", f"are fewer than the run in {self.saves.folder} has", "give more")
 
     def _digests(self, values: Mapping[str, list[Any]]) -> dict[str, str]:
         """Digests of the values of a model, without the states of random generators, and of an optimizer."""
