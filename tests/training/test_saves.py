@@ -24,6 +24,7 @@ from wdport.families.waveletdiff.family import FAMILY
 from wdport.optimizers.torch_like import Adam
 from wdport.training import run
 from wdport.training import training_data as source
+from wdport.training.run_state import _digest
 from wdport.training.training_data import source_of
 
 
@@ -100,6 +101,19 @@ def test_streamed_states_give_the_same_run(points: Any, tmp_path: Path) -> None:
     found = wdport.train(streamed, "states.npy", tmp_path / "b", optimizer=Adam([{"lr": 1e-2}]), stream=True, **GIVEN)
     assert found.losses == told.losses
     assert all(np.array_equal(one, other) for one, other in zip(weights(whole), weights(streamed), strict=True))
+
+
+@pytest.mark.parametrize("block", [7, 1 << 20])
+def test_a_run_of_streamed_data_is_that_of_data_on_the_device(
+    block: int, points: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("wdport.training.training_data._BLOCK", block)
+    np.save("states.npy", np.asfortranarray(STATES.astype(">f8")))
+    for epochs, stream in ((1, False), (2, True), (3, False)):
+        given = {"epochs": epochs, "batch_size": 16, "stream": stream}
+        assert wdport.train(points(), "states.npy", tmp_path / "run", **given).steps == 5 * epochs
+    # As releases before this one have it.
+    assert json.loads((tmp_path / "run" / "run.json").read_text())["data"] == _digest([STATES, None])
 
 
 def test_a_streamed_file_is_not_read_whole(points: Any) -> None:

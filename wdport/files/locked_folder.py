@@ -98,7 +98,7 @@ RUN: Final = "run.json"
 ANEW: Final = "remove the folder, or start again with `--force`"
 FOREIGN: Final = "remove it, or give another name with `-o`"
 
-_DIGESTS: Final = re.compile(r"[0-9a-f]{16} instead of [0-9a-f]{16}")
+_DIGEST: Final = re.compile(r"[0-9a-f]{16}")
 
 
 class RunFolder:
@@ -159,10 +159,11 @@ class RunFolder:
             stored = self._read()
             facts |= {name: self.number(name, stored) for name in settled}
             for name in [*facts, *stored]:
-                if facts.get(name) != stored.get(name):
-                    values = f"{stored.get(name)} instead of {facts.get(name)}"
+                theirs, ours = stored.get(name), facts.get(name)
+                if theirs != ours:
                     # Digests say nothing to a reader.
-                    differs = f"which differs in {name}" if _DIGESTS.fullmatch(values) else f"with {name} {values}"
+                    digests = any(isinstance(value, str) and _DIGEST.fullmatch(value) for value in (theirs, ours))
+                    differs = f"which differs in {name}" if digests else f"with {name} {theirs} instead of {ours}"
                     raise UsageError(self.folder, f"holds {self.what} of another run, {differs}", ANEW)
         else:
             with whole_file(self.output(RUN)) as opened:

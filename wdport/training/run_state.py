@@ -7,6 +7,7 @@ The facts in the file are sealed, and state the SHA-256 of every array, so that 
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
@@ -41,6 +42,9 @@ NAME: Final = "state.npz"
 FORMAT: Final = 4
 WHOLE: Final = ("epoch", "steps")
 """Metrics that are integers."""
+
+MAX_SHOWN: Final = 32
+"""Characters of the longest setting of an optimizer that is stated itself, not as a digest."""
 
 _FACTS: Final = "facts"
 _ROWS: Final = "rows/0"
@@ -244,16 +248,21 @@ class RunState:
             "ema": self.optimizer.ema_momentum if self.optimizer.use_ema else None,
             "states": len(batches.states),
             "optimizer": type(self.optimizer).__name__,
-            "optimizer_settings": settings_digest(self._optimizer_settings()),  # rates of a schedule may be many
+            **{f"optimizer {name}": _shown(value) for name, value in self._optimizer_settings().items()},
             "network": settings_digest(description(self.model.network)),
             "jax": chosen_numerics(),
             **self.model.settings(),
         }
 
     def _optimizer_settings(self) -> dict[str, Any]:
-        """The optimizer's configuration, and the weights that ``exclude_from_weight_decay`` names, which it omits."""
+        """The optimizer's configuration without its name, the hyper-parameters of its only group by their names, and
+        the weights that ``exclude_from_weight_decay`` names, which it omits."""
         decayed = [self.optimizer._use_weight_decay(variable) for variable in self.variables["trained"]]
-        return self.optimizer.get_config() | ({} if all(decayed) else {"decayed": decayed})
+        config = self.optimizer.get_config() | ({} if all(decayed) else {"decayed": decayed})
+        config.pop("name", None)
+        if isinstance(self.optimizer, TorchOptimizer) and len(config["groups"]) == 1:
+            return {"groups": 1, **config.pop("groups")[0], **config}
+        return config
 
     def facts(self) -> dict[str, object]:
         """Everything that determines the run, except for the number of epochs.
@@ -269,8 +278,12 @@ class RunState:
                               for name, digest in begins.items()}  # fmt: skip
         self.begins = begins
         source = self.batches.source
+        # The same whether the data are streamed or not.
+        data = sha256(f"{np.dtype(source.dtype)} {source.data.shape}".encode())
+        for block in source.blocks():
+            _update(data, block)
         return {"dtype": self.model.network.dtype_policy.name, **self.settings(), **begins,
-                "data": _digest([source.data, source.condition])}  # fmt: skip
+                "data": _digest(source.condition, data)}  # fmt: skip
 
     def alike(self, epochs: int, save_every: int | None) -> dict[str, object]:
         """What all processes of a run must have in common."""
@@ -344,13 +357,23 @@ class RunState:
         return [source.held, some, source.condition]
 
 
-def _digest(tree: Any) -> str:
+def _shown(value: object) -> object:
+    """A setting as JSON has it, or a digest of a long one, such as the rates of a schedule."""
+    text = json.dumps(value, default=str)
+    return json.loads(text) if len(text) <= MAX_SHOWN else settings_digest(value)
+
+
+def _digest(tree: Any, begun: Any = None) -> str:
     """A digest of all values that are in this process, without those that are None; others are one array of all
-    processes already."""
-    digest = sha256()
+    processes already. It continues the hash ``begun``."""
+    digest = begun or sha256()
     for leaf in jax.tree.leaves(tree):
         if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
             array = np.ascontiguousarray(leaf)
             digest.update(f"{array.dtype} {array.shape}".encode())
-            digest.update(array.reshape(-1).view(np.uint8).data)
-    return digest.hexdigest()[:16]
+            _update(digest, array)
+    return str(digest.hexdigest()[:16])
+
+
+def _update(digest: Any, array: Array) -> None:
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

@@ -4,6 +4,7 @@ their batches, as the data set that ``fit`` reads."""
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from copy import copy
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -31,6 +32,9 @@ from wdport.training.placement import Placement
 
 SHARE: Final = 0.25
 """Share of a device's memory; larger data are streamed."""
+
+_BLOCK: Final = 1 << 20
+"""Values of streamed data that are read at a time to describe them."""
 
 _NOT_FINITE: Final = ("have NaN or infinite values", "give finite ones")
 
@@ -74,6 +78,12 @@ class StateSource:
         values = np.asarray(self.data[rows], self.dtype)
         _require_finite(values)
         return values
+
+    def blocks(self) -> Iterator[Array]:
+        """The rows of the data as the device gets them, a few at a time."""
+        rows = max(_BLOCK // max(self.data[:1].size, 1), 1)
+        for first in range(0, len(self.data), rows):
+            yield np.asarray(self.data[first : first + rows], self.dtype)
 
     def take(self, held: Tensor, fed: Tensor) -> Tensor:
         """The states (B, *shape) of what was fed, inside a compiled program."""
