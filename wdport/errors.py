@@ -23,7 +23,8 @@ from wdport.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 ARGUMENTS: Final = {
     **{f"--{name.replace('_', '-')}": f"{name}=" for name in (
         "cases", "config", "data", "dtype", "key", "mapping", "max_memory", "max_shard_size", "norm_stats", "optimizer",
-        "optimizer_key", "parameter_names", "reference", "repro", "scale", "seed", "transform", "anchor")},
+        "optimizer_key", "parameter_names", "reference", "repro", "scale", "seed", "transform", "anchor",
+        "gradient_accumulation_steps")},
     **{f"--{name.replace('_', '-')}": f"{name}=True" for name in (
         "allow_nonfinite", "cast", "force", "fresh", "full", "strict", "unconditional", "with_optimizer")},
     "-o": "output=",

@@ -153,11 +153,18 @@ WRONG: list[tuple[list[str], str]] = [
     (["-o", "new"], "data: have shape (4, 3); give an array of"),
 ]
 
+SHORT: list[tuple[list[str], str]] = [
+    (["--gradient-accumulation-steps", "9"], "--gradient-accumulation-steps: is 9, and the run has 1 batches, so"),
+    (["--schedule", "onecycle"], "--schedule: onecycle is for more than the 1 steps of this run; choose another, or"),
+]
+
 
 def test_what_is_refused(points: Any, cli: Cli) -> None:
     np.save("states.npy", np.zeros((4, 3), np.float32))
-    for words, said in WRONG:
-        given = ["train", "states.npy", "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out", *words]
+    np.save("short.npy", np.zeros((4, 2), np.float32))
+    for words, said in [*WRONG, *SHORT]:
+        data = "short.npy" if (words, said) in SHORT else "states.npy"
+        given = ["train", data, "--resume", "a.keras", "--mapping", "flow.yaml", "-o", "out", *words]
         error = cli(*given, code=2).err
         assert said in error
         assert error.count("\n") == 1

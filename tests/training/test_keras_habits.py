@@ -148,6 +148,37 @@ def test_what_does_not_fit_is_refused_in_one_line(name: str, tmp_path: Path) -> 
         assert all(map(np.array_equal, model(network.output_shape[-1]).get_weights(), network.get_weights()))
 
 
+class Own(keras.Model):  # type: ignore[misc]
+    def __init__(self, says: str) -> None:
+        super().__init__()
+        self.says, self.dense = says, layers.Dense(3)
+        self.dense.build((None, 4))
+        self.built = True
+
+    def call(self, inputs: Any, training: bool = False) -> Any:
+        raise ValueError(self.says)
+
+
+@pytest.mark.parametrize(
+    ("says", "shown"), [("takes no rows", "says: takes no rows"), ("a" * 200, "raises ValueError")]
+)
+def test_an_error_of_a_model_is_stated_or_left_out(says: str, shown: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"and the model {shown}; give the inputs of the model"):
+        trained(Own(says), tmp_path / "run")
+
+
+def test_batches_at_the_end_that_do_not_fill_a_step_are_not_applied(tmp_path: Path) -> None:
+    network, seen = model(), list[Any]()
+    watching = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: (
+        network_training.jax_state_sync(), seen.append(network.get_weights())))  # fmt: skip
+    network_training = wdport.training_model(network, loss="mse")
+    wdport.train(network_training, X, tmp_path / "run", targets=Y, epochs=1, batch_size=len(X) // 3 + 1,
+                 optimizer=Adam([{}], gradient_accumulation_steps=2), callbacks=[watching])  # fmt: skip
+    assert len(seen) == 3
+    assert not all(map(np.array_equal, seen[0], seen[1]))
+    assert all(map(np.array_equal, seen[1], network.get_weights()))
+
+
 def power(targets: Any, outputs: Any, exponent: int) -> Any:
     return abs(targets - outputs) ** exponent
 

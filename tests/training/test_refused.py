@@ -26,6 +26,8 @@ from wdport.families.unet2d.config import Config
 from wdport.families.unet2d.family import FAMILY
 from wdport.families.waveletdiff.family import FAMILY as FRESH
 from wdport.files.outputs import writable
+from wdport.model import Recipe
+from wdport.optimizers.torch_like import Adam
 from wdport.training.model import training_model
 from wdport.training.run import train
 from wdport.training.run_folder import WRITTEN, require_run_folder, run_folder
@@ -55,7 +57,24 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a list": (STATES.tolist(), {}, "data: is a list, and this model has no series"),
     "another shape": (STATES[:, :1], {}, r"data: have shape \(64, 1\)"),
     "nothing": (STATES[:0], {}, r"data: have shape \(0, 2\)"),
-    "missing values": (broken(3), {}, "data: have NaN or infinite values"),
+    "missing values": (broken(3), {}, "data: have NaN or infinite values, first in sample 3, counted from 0; give"),
+    "a file with one": ("broken.npy", {}, "broken.npy: has NaN or infinite values, first in sample 60, counted from 0"),
+    "a streamed one": ("broken.npy", {"stream": True}, "broken.npy: has NaN or infinite values, first in sample 60,"),
+    "no full step": (
+        STATES,
+        {"optimizer": Adam([{}], gradient_accumulation_steps=3)},
+        "gradient_accumulation_steps=: is 3, and the run has 2 batches, so that no step is taken; give",
+    ),
+    "no step of a recipe": (
+        STATES,
+        {"recipe": Recipe(schedule="onecycle", gradient_accumulation_steps=3)},
+        "gradient_accumulation_steps=: is 3, and the run has 2 batches",
+    ),
+    "a short schedule": (
+        STATES,
+        {"recipe": Recipe(schedule="onecycle")},
+        "--schedule: onecycle is for more than the 2 steps of this run; choose another, or train",
+    ),
     "a table": ("states.csv", {}, "states.csv: is not an .npy file, and this model has no series"),
 }
 
@@ -71,8 +90,11 @@ def test_data_and_numbers(case: str, model: Any, tmp_path: Path, monkeypatch: py
     data, options, said = REFUSED[case]
     monkeypatch.chdir(tmp_path)
     Path("states.csv").write_text("a,b\n1,2\n")
-    with pytest.raises(WdportError, match=said):
+    np.save("broken.npy", broken(60))
+    monkeypatch.setattr("wdport.training.training_data._BLOCK", 32)
+    with pytest.raises(WdportError, match=said) as raised:
         train(model, data, "out", **{"epochs": 1, "batch_size": 32, **options})
+    assert isinstance(raised.value, InputError if str(data).endswith((".csv", ".npy")) else UsageError)
     assert not Path("out").exists()
 
 

@@ -19,7 +19,7 @@ from tests.training.test_condition import model_about
 from tests.training.test_devices import assert_same, begin, runs
 from tests.training.test_run import GIVEN, STATES, Stop, weights
 from wdport.cli.main import main
-from wdport.errors import InputError, MachineError, UsageError
+from wdport.errors import InputError, MachineError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.optimizers.torch_like import Adam
 from wdport.training import run
@@ -131,8 +131,8 @@ def test_a_streamed_file_is_not_read_whole(points: Any) -> None:
         source_of("states.npy", about, "float32", stream=True)
     np.save("states.npy", np.where(STATES[7, 1] == STATES, np.nan, STATES))
     broken = source_of("states.npy", about, "float32", stream=True)
-    with pytest.raises(UsageError, match="have NaN or infinite values"):
-        broken.feed(np.array([7]))
+    with pytest.raises(InputError, match=r"states\.npy: has NaN or infinite values, first in sample 7, counted from 0"):
+        broken.feed(np.array([3, 7]))
 
 
 def test_streamed_windows_are_those_on_the_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -46,6 +46,7 @@ from wdport.training.recipe import RATE, optimizer_of
 from wdport.training.run import Report, TrainingRun, save_trained, train
 from wdport.training.run_folder import FILES
 from wdport.training.supervised import MaskedTraining
+from wdport.training.training_data import require_finite
 
 
 @dataclass(frozen=True)
@@ -96,8 +97,7 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
         with steps() as show:
             result = train(**arguments(
                 train, request, model=training, data=data, optimizer=optimizer, recipe=recipe,
-                condition=read_init(request.condition) if request.condition else None,
-                targets=read_init(request.targets) if request.targets else None, devices=devices,
+                condition=_beside(request.condition), targets=_beside(request.targets), devices=devices,
                 report=_reporting(show) if first else None, finish=finish,
             ))  # fmt: skip
         wait_for_all()
@@ -166,6 +166,15 @@ def _recipe(request: TrainRequest, family: Family) -> Recipe:
 
 def _require_no_recipe(request: TrainRequest) -> None:
     refuse(request, ["recipe"], "this model has no public training script", "leave it out")
+
+
+def _beside(path: str | None) -> Array | None:
+    """The array of a file for every sample; raises :class:`InputError` also if a value is not finite."""
+    if path is None:
+        return None
+    array = read_init(path)
+    require_finite(array, Path(path))
+    return array
 
 
 def _data(request: TrainRequest, training: NetworkTraining) -> Array | str:

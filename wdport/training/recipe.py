@@ -36,7 +36,8 @@ def optimizer_of(recipe: Recipe, warmup: int | None = None, where: str = "recipe
     group = {"lr": rate} if recipe.weight_decay is None else {"lr": rate, "weight_decay": recipe.weight_decay}
 
     def make(batches: int) -> Adam:
-        total = max(batches // (recipe.gradient_accumulation_steps or 1), 1)
+        require_step(recipe.gradient_accumulation_steps, batches)
+        total = batches // (recipe.gradient_accumulation_steps or 1)
         if warmup is not None and warmup >= total:
             raise UsageError("--warmup", f"is {warmup} of {total} steps", "give fewer")
         rates, momenta = (None, None) if schedule == "constant" else _rates(schedule, total, rate, recipe, warmup or 0)
@@ -46,9 +47,20 @@ def optimizer_of(recipe: Recipe, warmup: int | None = None, where: str = "recipe
     return make
 
 
+def require_step(accumulated: int | None, batches: int) -> None:
+    """Raise :class:`UsageError` if all batches together do not fill one step."""
+    if accumulated is not None and accumulated > batches:
+        what = f"is {accumulated}, and the run has {batches} batches, so that no step is taken"
+        raise UsageError("--gradient-accumulation-steps", what, "give fewer, or train longer")
+
+
 def _rates(schedule: str, total: int, rate: float, recipe: Recipe, warmup: int) -> Rates:
     if schedule == "onecycle":
-        return one_cycle(total, rate)
+        try:
+            return one_cycle(total, rate)
+        except UsageError:
+            what = f"onecycle is for more than the {total} steps of this run"
+            raise UsageError("--schedule", what, "choose another, or train longer") from None
     if schedule == "cosine":
         return cosine_rate(total, rate, warmup)
     epochs = recipe.epochs or 1

@@ -31,7 +31,7 @@ from wdport.options import COUNT, require_number, require_within
 from wdport.training.model import family_recipe, training_model
 from wdport.training.network_training import Data, NetworkTraining
 from wdport.training.placement import KEPT, placement_of
-from wdport.training.recipe import optimizer_of
+from wdport.training.recipe import optimizer_of, require_step
 from wdport.training.run_folder import Events, run_folder
 from wdport.training.run_state import RunState, Saves
 from wdport.training.training_data import TrainingBatches, split
@@ -131,7 +131,7 @@ def train(
             precedence.
         seed: determines the order of the data, noise, times and dropout.
         ema: decay of a moving average of the weights, such as 0.999; not for optimizers of :mod:`keras.optimizers`.
-            After n steps it is at most (1 + n) / (10 + n).
+            At step k it is at most k / (k + 9); the first step copies the weights.
         validation_split: share of the states, the last ones, that are not trained on; ``val_loss`` is their mean loss,
             with the same noise in every epoch.
         patience: number of epochs after which the run ends if ``val_loss`` has not become lower.
@@ -158,7 +158,7 @@ def train(
     Raises:
         UsageError: wdport cannot train this model, the data or the settings do not fit it, ``folder`` contains a
             different run or other files, or the loss is no longer finite (the last saved state is kept).
-        InputError: the data or the state in ``folder`` cannot be read.
+        InputError: the data or the state in ``folder`` cannot be read, or a file of data has NaN or infinite values.
         MachineError: another process of the run has ended or another run writes to ``folder``, writing fails, or a
             package is not installed.
     """
@@ -196,7 +196,10 @@ def train(
     # The last batch of an epoch is filled up, so the steps are rounded up.
     chosen = optimizer_of(replace(plan, epochs=epochs)) if optimizer is None else optimizer
     trained.compile(optimizer=_optimizer(chosen, epochs * batches.per_epoch, ema))
-    with run_folder(target, jax.process_index() == 0) as held, Events(target, held, tensorboard) as events:
+    first = jax.process_index() == 0
+    if first:
+        _ = source.hashed  # which reads streamed data, before the folder is made
+    with run_folder(target, first) as held, Events(target, held, tensorboard) as events:
         saves = Saves(target, held, placement, orbax)
         state = RunState(trained, batches, saves, ema)
         if held is not None:
@@ -350,6 +353,7 @@ def _optimizer(chosen: object, steps: int, ema: float | None) -> Optimizer:
         fix = "give one of wdport.optimizers.torch_like, or leave the average out"
         where = "use_ema" if ema is None else "ema"
         raise UsageError(where, "optimizers of Keras replace the weights with their average", fix)
+    require_step(optimizer.gradient_accumulation_steps, steps)
     return optimizer
 
 

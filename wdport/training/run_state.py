@@ -36,7 +36,7 @@ from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.training.network_training import NetworkTraining
 from wdport.training.placement import Placement
 from wdport.training.run_folder import METRICS, WRITTEN
-from wdport.training.training_data import TrainingBatches
+from wdport.training.training_data import TrainingBatches, add_values
 
 NAME: Final = "state.npz"
 FORMAT: Final = 4
@@ -278,12 +278,8 @@ class RunState:
                               for name, digest in begins.items()}  # fmt: skip
         self.begins = begins
         source = self.batches.source
-        # The same whether the data are streamed or not.
-        data = sha256(f"{np.dtype(source.dtype)} {source.data.shape}".encode())
-        for block in source.blocks():
-            _update(data, block)
         return {"dtype": self.model.network.dtype_policy.name, **self.settings(), **begins,
-                "data": _digest(source.condition, data)}  # fmt: skip
+                "data": _digest(source.condition, source.hashed.copy())}  # fmt: skip
 
     def alike(self, epochs: int, save_every: int | None) -> dict[str, object]:
         """What all processes of a run must have in common."""
@@ -371,9 +367,5 @@ def _digest(tree: Any, begun: Any = None) -> str:
         if not isinstance(leaf, jax.Array) or leaf.is_fully_addressable:
             array = np.ascontiguousarray(leaf)
             digest.update(f"{array.dtype} {array.shape}".encode())
-            _update(digest, array)
+            add_values(digest, array)
     return str(digest.hexdigest()[:16])
-
-
-def _update(digest: Any, array: Array) -> None:
-    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)

@@ -30,6 +30,9 @@ MSE, CROSS_ENTROPY = "mse", "cross_entropy"
 LOSSES: Final = (MSE, CROSS_ENTROPY)
 """Names of losses: the mean squared error, and the cross-entropy of classes (B, ...) and logits (B, ..., K)."""
 
+MAX_REASON: Final = 110
+"""Characters of an error of a model that fit a message."""
+
 KEPT_SHARE, RANDOM_SHARE = 0.1, 0.1
 """Of the masked tokens, these shares are left as they are and replaced by random tokens. Source: Devlin et al., BERT,
 arXiv:1810.04805, section 3.1."""
@@ -113,8 +116,13 @@ class SupervisedTraining(SummedTraining):
             # Not a plain call, in which layers with dropout would keep values of the tracing.
             output: Any = jax.eval_shape(self._network_output, sample)
         except Exception as error:  # Keras has no class of its own for them
-            what = f"do not fit the model: {printable(one_line(error), 160)}"
-            raise UsageError("data", what, f"a sample has shape {sample.shape[1:]}") from None
+            expected = getattr(self.network, "input_shape", None)
+            if isinstance(expected, tuple) and not _fits(sample.shape, expected):
+                reason = f"and the model takes {expected[1:]}"
+            else:
+                reason = _reason(error)
+            what = f"do not fit the model: a sample has shape {sample.shape[1:]}, {printable(reason, None)}"
+            raise UsageError("data", what, "give the inputs of the model") from None
         if self.loss_name not in LOSSES:
             return
         if not hasattr(output, "shape"):
@@ -138,6 +146,18 @@ class SupervisedTraining(SummedTraining):
     def settings(self) -> dict[str, Any]:
         code = {} if self.loss_name in LOSSES else {"loss_code": code_digest(self.loss_function)}
         return {"loss": self.loss_name, **code}
+
+
+def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
+    pairs = zip(shape, expected, strict=False)
+    return len(shape) == len(expected) and all(size in (None, length) for length, size in pairs)
+
+
+def _reason(error: Exception) -> str:
+    """What an error of a model says, without Keras's paragraphs before and after it; its class if that is long."""
+    text = one_line(str(error).split("\n\n")[:2][-1].rpartition("is incompatible with the layer: ")[2])
+    says = 0 < len(text) < MAX_REASON
+    return f"and the model says: {text}" if says else f"and the model raises {type(error).__name__}"
 
 
 def name_of(function: Any) -> str:

@@ -4,9 +4,11 @@ their batches, as the data set that ``fit`` reads."""
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass, replace
+from functools import cached_property
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final
@@ -26,7 +28,7 @@ from wdport.data.series import Series, series_of
 from wdport.data.statistics import Statistics
 from wdport.data.table import data_file
 from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, ZSCORE, windows_of
-from wdport.errors import UsageError
+from wdport.errors import InputError, UsageError
 from wdport.model import Array, Condition, Decoding, Diffused, Windowed
 from wdport.training.placement import Placement
 
@@ -36,8 +38,6 @@ SHARE: Final = 0.25
 _BLOCK: Final = 1 << 20
 """Values of streamed data that are read at a time to describe them."""
 
-_NOT_FINITE: Final = ("have NaN or infinite values", "give finite ones")
-
 
 @dataclass(frozen=True, eq=False)
 class StateSource:
@@ -46,7 +46,8 @@ class StateSource:
 
     ``decoding`` encodes windows (N, F) in standard units as states; without one, the data are states. ``streamed`` data
     are in the host's memory or in a file, and every batch is read when it is needed. ``dtype`` is that of the device,
-    ``condition`` (count, ...) that of every state; None if the network is trained without one.
+    ``condition`` (count, ...) that of every state; None if the network is trained without one. ``where`` is the file
+    of the data, if they are from one.
     """
 
     data: Array
@@ -55,6 +56,7 @@ class StateSource:
     length: int = 0
     streamed: bool = False
     condition: Array | None = None
+    where: str | Path = "data"
 
     @property
     def held(self) -> Array:
@@ -76,14 +78,23 @@ class StateSource:
             return numbers
         rows = numbers[:, None] + np.arange(self.length) if self.length else numbers
         values = np.asarray(self.data[rows], self.dtype)
-        _require_finite(values)
+        require_finite(values, self.where, numbers)
         return values
 
-    def blocks(self) -> Iterator[Array]:
-        """The rows of the data as the device gets them, a few at a time."""
+    @cached_property
+    def hashed(self) -> Any:
+        """The SHA-256 of the data as the device gets them, whether they are streamed or not.
+
+        Raises :class:`WdportError` for streamed data that are not finite.
+        """
+        digest = sha256(f"{np.dtype(self.dtype)} {self.data.shape}".encode())
         rows = max(_BLOCK // max(self.data[:1].size, 1), 1)
         for first in range(0, len(self.data), rows):
-            yield np.asarray(self.data[first : first + rows], self.dtype)
+            values = np.asarray(self.data[first : first + rows], self.dtype)
+            if self.streamed:
+                require_finite(values, self.where, range(first, first + rows))
+            add_values(digest, values)
+        return digest
 
     def take(self, held: Tensor, fed: Tensor) -> Tensor:
         """The states (B, *shape) of what was fed, inside a compiled program."""
@@ -92,6 +103,11 @@ class StateSource:
             # Windows are cut on the device: they overlap, and all of them would take N times the memory of the series.
             values = held[fed[:, None] + jnp.arange(self.length) if self.length else fed]
         return values if self.decoding is None else self.decoding.encode(values)
+
+
+def add_values(digest: Any, array: Array) -> None:
+    """Add the bytes of an array to a hash."""
+    digest.update(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data)
 
 
 def source_of(
@@ -118,7 +134,7 @@ def source_of(
 
     Raises:
         UsageError: the data have other sizes than the model, or a condition is missing.
-        InputError: the file cannot be read.
+        InputError: the file cannot be read, or has values that are not finite.
     """
     source, data_condition = _source(data, about, dtype, stream, transform)
     values = _condition(about.condition, data_condition if condition is None else condition, source.count, dtype)
@@ -131,18 +147,18 @@ def _source(
     """The states, and their condition if it follows from the data."""
     decoding = about.decoding
     series = isinstance(decoding, Decoding) and len(decoding.shape) == 2
+    where = Path(data) if isinstance(data, (str, PathLike)) else "data"
     if isinstance(data, (str, PathLike)) and not series and Path(data).is_dir():
         return _images(Path(data), about, dtype, stream)
     if isinstance(data, (str, PathLike)) and Path(data).suffix == ".npy" and (not series or has_windows(data)):
         data = _arrays(data, stream)
     if not isinstance(decoding, Decoding) or not series:
-        return _states(data, about, dtype, stream), None
+        return _states(data, about, dtype, stream, where), None
     if isinstance(data, np.ndarray) and data.ndim > 2:
         # An array of states and one of windows can have the same shape; it is then taken for windows.
         if data.shape[1:] == about.shape and about.shape != decoding.shape:
-            return _states(data, about, dtype, stream), None
-        return _windows(data, decoding, about.windowed, dtype, stream), None
-    where = Path(data) if isinstance(data, (str, PathLike)) else "data"
+            return _states(data, about, dtype, stream, where), None
+        return _windows(data, decoding, about.windowed, dtype, stream, where), None
     data_series = series_of(data)
     _require_own(transform, about.windowed, decoding)
     if about.windowed is not None:
@@ -168,7 +184,7 @@ def _standard(values: Array, decoding: Decoding) -> Array:
 
 
 def _windows(
-    data: Array, decoding: Decoding, windowed: Windowed | None, dtype: str, stream: bool | None
+    data: Array, decoding: Decoding, windowed: Windowed | None, dtype: str, stream: bool | None, where: str | Path
 ) -> StateSource:
     """Windows (n, N, F) in the units of the data; of a transform with statistics of every window, in its units."""
     if data.shape[1:] != decoding.shape or not len(data):
@@ -176,14 +192,21 @@ def _windows(
         raise UsageError("data", f"have shape {data.shape}", f"give windows ({expected}) or a series")
     if data.dtype.kind not in "fiu":
         raise UsageError("data", f"have the dtype {data.dtype}", "give numbers")
-    _require_finite(data)
+    require_finite(data, where)
     values = data if windowed is not None else _standard(np.asarray(data, np.float64), decoding).astype(dtype)
-    return _rows_of(values, dtype, stream, decoding)
+    return _rows_of(values, dtype, stream, decoding, where)
 
 
-def _require_finite(data: Array, name: str = "data") -> None:
-    if not np.isfinite(data).all():
-        raise UsageError(name, *_NOT_FINITE)
+def require_finite(data: Array, where: str | Path = "data", numbers: Sequence[int] | Array | None = None) -> None:
+    """Raise an error that names the first sample with another value, by its place or in ``numbers``:
+    :class:`InputError` if ``where`` is a file, :class:`UsageError` for an argument."""
+    finite = np.isfinite(np.atleast_1d(data))
+    if not finite.all():
+        place = int(np.unravel_index(finite.argmin(), finite.shape)[0])
+        what = f"NaN or infinite values, first in sample {place if numbers is None else numbers[place]}, counted from 0"
+        if isinstance(where, Path):
+            raise InputError(where, f"has {what}", "give finite ones")
+        raise UsageError(where, f"have {what}", "give finite ones")
 
 
 def _require_own(transform: str | None, windowed: Windowed | None, decoding: Decoding) -> None:
@@ -256,9 +279,10 @@ def _arrays(path: str | PathLike[str], stream: bool | None) -> Array:
 def arrays_of(data: object, dtype: str, stream: bool | None, beside: Array | None) -> StateSource:
     """An array (n, ...) or an ``.npy`` file of samples, with other arrays ``beside`` them; whole numbers stay so.
 
-    Raises :class:`UsageError` for other data, and :class:`InputError` for a file that cannot be read.
+    Raises :class:`UsageError` for other data, and :class:`InputError` for a file that cannot be read or is not finite.
     """
     fix = "give an array (n, ...) or an .npy file"
+    where = Path(data) if isinstance(data, (str, PathLike)) else "data"
     if isinstance(data, (str, PathLike)):
         if Path(data).suffix != ".npy":
             raise UsageError(Path(data), "is not an .npy file", fix)
@@ -271,13 +295,13 @@ def arrays_of(data: object, dtype: str, stream: bool | None, beside: Array | Non
         if not len(array):
             raise UsageError(name, f"are empty, of shape {array.shape}", fix)
         if name == "targets":
-            _require_finite(array, name)
+            require_finite(array, name)
     assert isinstance(data, np.ndarray)
     if beside is not None and len(beside) != len(data):
         raise UsageError("targets", f"are {len(beside)}, and there are {len(data)} samples", "give one for each")
     if beside is not None:
         beside = beside.astype(dtype if beside.dtype.kind == "f" else np.int32)
-    source = _rows_of(data, dtype if data.dtype.kind == "f" else "int32", stream)
+    source = _rows_of(data, dtype if data.dtype.kind == "f" else "int32", stream, where=where)
     return source if beside is None else replace(source, condition=beside)
 
 
@@ -290,7 +314,7 @@ def _images(folder: Path, about: Diffused, dtype: str, stream: bool | None) -> t
     return _rows_of(states, dtype, stream), labels if about.condition is not None else None
 
 
-def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> StateSource:
+def _states(data: object, about: Diffused, dtype: str, stream: bool | None, where: str | Path) -> StateSource:
     fix = f"give an array of {about.state.name} (n, {', '.join(map(str, about.shape))})"
     if isinstance(data, (str, PathLike)):
         with data_file(data):
@@ -301,15 +325,17 @@ def _states(data: object, about: Diffused, dtype: str, stream: bool | None) -> S
         raise UsageError("data", f"have shape {data.shape}", fix)
     if data.dtype == np.uint8:
         raise UsageError("data", "are bytes", "give floating-point states, those of images from -1 to 1, or a folder")
-    return _rows_of(data, dtype, stream)
+    return _rows_of(data, dtype, stream, where=where)
 
 
-def _rows_of(data: Array, dtype: str, stream: bool | None, decoding: Decoding | None = None) -> StateSource:
+def _rows_of(
+    data: Array, dtype: str, stream: bool | None, decoding: Decoding | None = None, where: str | Path = "data"
+) -> StateSource:
     """States or windows that are the rows of an array; those that are streamed are examined when they are read."""
     if _streams(data.size * np.dtype(dtype).itemsize, stream):
-        return StateSource(data, dtype, decoding, streamed=True)
-    _require_finite(data)
-    return StateSource(np.asarray(data, dtype), dtype, decoding)
+        return StateSource(data, dtype, decoding, streamed=True, where=where)
+    require_finite(data, where)
+    return StateSource(np.asarray(data, dtype), dtype, decoding, where=where)
 
 
 class TrainingBatches(keras.utils.PyDataset):
