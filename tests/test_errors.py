@@ -160,7 +160,8 @@ def test_the_users_own_text_is_not_reworded() -> None:
 
 def test_every_argument_exists() -> None:
     """Held against the signatures of the public functions, not against a list."""
-    known = {name for call in (wdport.convert, wdport.verify, wdport.verify_recording, wdport.sample, wdport.load_optimizer)
+    known = {name for call in (wdport.convert, wdport.verify, wdport.verify_recording, wdport.sample,
+                                  wdport.load_optimizer)
              for name in inspect.signature(call).parameters}  # fmt: skip
     assert {argument.rstrip("=").removesuffix("=True") for argument in errors.ARGUMENTS.values()} <= known
 

@@ -59,9 +59,9 @@ class SGDGroup:
 
 
 def ema_decay(decay: float, steps: Tensor) -> Tensor:
-    """The decay of a moving average at the step after ``steps`` others, as diffusers' ``EMAModel`` computes it: 0 at the
-    first, which copies the weights, and then rising to ``decay``. With the same decay everywhere, 91 % of the average
-    after 96 steps would be the initial weights."""
+    """The decay of a moving average at the step after ``steps`` others, as diffusers' ``EMAModel`` computes it: 0 at
+    the first, which copies the weights, and then rising to ``decay``. With the same decay everywhere, 91 % of the
+    average after 96 steps would be the initial weights."""
     return jnp.where(steps > 0, jnp.minimum(decay, (1.0 + steps) / (10.0 + steps)), 0.0)
 
 
