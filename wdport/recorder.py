@@ -530,15 +530,20 @@ def read_input(text: str) -> Input:
         raise Refusal(2, "--input", str(error), "see --help") from None
 
 
+USUAL_IDS = (1, 2, 3)
+"""Ids that vocabularies usually have for padding, the beginning and the end, besides 0."""
+
+
 def with_ids(inputs: Sequence[Input], module: Module) -> tuple[Input, ...]:
     """These inputs with the ids that the module may treat specially: what its configuration calls ``..._token_id``, the
-    ``padding_idx`` of its layers, and all other integers that its layers keep, such as the sizes of embeddings."""
+    ``padding_idx`` of its layers, all other integers that its layers keep, such as the sizes of embeddings, and
+    :data:`USUAL_IDS`, since its code may have the id of the padding as a constant."""
     config = getattr(module, "config", None)
     stated = [value for name, value in getattr(config, "__dict__", {}).items() if str(name).endswith("_token_id")]
     stated += [getattr(part, "padding_idx", None) for part in module.modules()]
     stored = [value for part in module.modules() for name, value in vars(part).items() if not name.startswith("_")]
     # Not isinstance, for which a bool is an int as well.
-    ids = dict.fromkeys(leaf for leaf in leaves([*stated, *stored]) if type(leaf) is int)
+    ids = dict.fromkeys([*(leaf for leaf in leaves([*stated, *stored]) if type(leaf) is int), *USUAL_IDS])
     return tuple(replace(spec, ids=(*spec.ids, *ids)) if spec.kind == "int" else spec for spec in inputs)
 
 

@@ -104,3 +104,30 @@ def test_what_other_code_uses_is_compared(name: str, tmp_path: Path, monkeypatch
     verdict = wdport.verify(checkpoint, output, mapping=table, model=target, reference=f"{__name__}:Net")
     assert bool(verdict) == (not message)
     assert message in verdict.summary()
+
+
+class Mean(nn.Module):
+    """The mean of embeddings without those of the padding, whose id no layer states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(3000, 4)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        seen = (ids != 1).unsqueeze(-1).to(self.words.weight.dtype)
+        return (self.words(ids) * seen).sum(1) / seen.sum(1).clamp(min=1)
+
+
+def mean_port() -> keras.Model:
+    ids = keras.Input((None,), dtype="int32")
+    return keras.Model(ids, layers.GlobalAveragePooling1D()(layers.Embedding(3000, 4, name="words")(ids)))
+
+
+def test_a_missing_mask_is_found(tmp_path: Path) -> None:
+    table, checkpoint, target = tmp_path / "own.yaml", tmp_path / "net.pt", f"{__name__}:mean_port"
+    table.write_text("format: 2\ninputs: ['ids: b n=12, below 3000']\n"
+                     "layers: [{torch: words, keras: words, kind: embedding}]\n")  # fmt: skip
+    torch.save(Mean().state_dict(), checkpoint)
+    output = wdport.convert(checkpoint, mapping=table, model=target).output
+    assert not wdport.verify(checkpoint, output, mapping=table, model=target, reference=f"{__name__}:Mean")

@@ -168,7 +168,8 @@ class Probe:
         self._isolate = isolate if eager else CompiledProgram(isolate, FAST_COMPILE)
 
     def whole(self, inputs: tuple[Array, ...]) -> Outputs:
-        return tuple(map(np.asarray, self._whole(*variable_values(self.model), inputs)))
+        with user_errors([]):
+            return tuple(map(np.asarray, self._whole(*variable_values(self.model), inputs)))
 
     def record(self, inputs: tuple[Array, ...]) -> tuple[Outputs, dict[str, Call]]:
         """Run the model; returns its outputs, and every call of the layers. If one raises, raises
@@ -237,12 +238,8 @@ class Probe:
             calls[call] = (arguments.nested, tensors(output), arguments.mask)
             return output
 
-        try:
-            with intercepted(self.layers, keep) as callers:
-                outputs = self._outputs(trainable, fixed, inputs)
-        except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError) as error:
-            where = within[-1] if within else "the Keras model"
-            raise MisfitError(where, f"running it raises {first_line(error)}", "correct the layer") from error
+        with user_errors(within), intercepted(self.layers, keep) as callers:
+            outputs = self._outputs(trainable, fixed, inputs)
         self._callers.update(callers)
         return outputs, calls
 
@@ -297,6 +294,16 @@ def _masked(value: Tensor, like: Tensor) -> Tensor:
     value = jnp.array(value)  # others may share the array itself
     set_keras_mask(value, mask)
     return value
+
+
+@contextmanager
+def user_errors(within: Sequence[str]) -> Iterator[None]:
+    """Convert what the code of a model raises to a :class:`MisfitError` that names the innermost layer ``within``."""
+    try:
+        yield
+    except (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, NotImplementedError) as error:
+        where = within[-1] if within else "the Keras model"
+        raise MisfitError(where, f"running it raises {first_line(error)}", "correct the layer") from error
 
 
 def run_layer(layer: KerasLayer, inputs: Sequence[object], names: Sequence[str] = ()) -> object:
