@@ -87,11 +87,11 @@ def outputs_in_port(
         if sorted(port_names) != sorted(names):
             raise ValueError(f"names {', '.join(sorted(names))} where the port has {', '.join(sorted(port_names))}")
         order = [list(names).index(name) for name in port_names]
-    for index, shape in zip(order, shapes, strict=True):
-        if _kind(outputs[index]) != _kind(shape):
-            raise ValueError(f"dtype {outputs[index].dtype} where the port has {shape.dtype}")
-    pairs = zip(order, shapes, strict=True)
-    return tuple(laid_out(outputs[index], tuple(shape.shape), rules, exact=True) for index, shape in pairs)
+    pairs = [(outputs[index], shape) for index, shape in zip(order, shapes, strict=True)]
+    for output, shape in pairs:
+        if _kind(output) != _kind(shape):
+            raise ValueError(f"dtype {output.dtype} where the port has {shape.dtype}")
+    return tuple(laid_out(output, tuple(shape.shape), rules, exact=True) for output, shape in pairs)
 
 
 def _kind(array: Any) -> str:

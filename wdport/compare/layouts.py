@@ -80,8 +80,8 @@ def axes(text: str) -> Rule:
 def laid_out(
     array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[str, int] | None = None, exact: bool = False
 ) -> Array:
-    """Convert an array of the reference to the port's ``shape``; raises ``ValueError`` if it does not fit, or, if
-    ``exact``, if a rule does not state how the axes differ."""
+    """Convert an array of the reference to the port's ``shape``; raises ``ValueError`` if it does not fit. If
+    ``exact``, the axes are the same unless a rule states how they differ."""
     for rule in rules:
         try:
             axis_sizes = rule.sizes([array.shape], [shape], sizes or {})

@@ -83,11 +83,13 @@ def rebuilt_otherwise(converted: Converted, model: KerasModel) -> Iterator[Findi
             saved = layers_by_path(keras.saving.load_model(converted.path, compile=False))
         except Exception:  # whatever the user's code raises; a class that is not registered, for one
             return
-    own = vars(keras.layers.Layer())
+    standard = vars(keras.layers.Layer())
     for path, layer in layers_by_path(model).items():
         # Keras builds layers below others when they are first called, and `build` may set attributes.
         others = vars(saved[path]) if path in saved and saved[path].built == layer.built else {}
-        for name in [name for name in vars(layer) if not name.startswith("_") and name in others and name not in own]:
+        for name in [
+            name for name in vars(layer) if not name.startswith("_") and name in others and name not in standard
+        ]:
             value, other = vars(layer)[name], others[name]
             if {type(value), type(other)} <= {bool, int, float, str} and repr(other) != repr(value):
                 text = (f"{path} has {name} {other!r} where Keras builds it from the file, and {value!r} where your "

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import jax
 import numpy as np
@@ -29,9 +29,6 @@ from wdport.parity.optimizer_steps import OptimizerPair, losses
 from wdport.parity.training_mode_gate import TrainingStart
 from wdport.recorder import lifted
 from wdport.training.converted_optimizer import optimizer_of, schedule_of, steps_taken
-
-if TYPE_CHECKING:
-    pass
 
 STEPS: Final = 5
 FIRST_STEPS: Final = 2
