@@ -31,7 +31,7 @@ import sys
 import warnings
 import zipfile
 import zlib
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import (
@@ -298,8 +298,8 @@ def _remove(values: Array, rng: np.random.Generator) -> None:
         steps[place] = np.nan
 
 
-_DRAWS = {"normal": 0, "below": 1, "from": 3, "steps": 1, "parts": -1, "mask": 0, "positive": 0}
-"""Names of distributions of an input, with the number of words that follow; -1 for any number."""
+_DRAWS = {"normal": (0,), "below": (1, 3), "from": (3,), "steps": (1,), "parts": (), "mask": (0,), "positive": (0,)}
+"""Names of distributions of an input, with the possible numbers of words that follow; all are for "parts"."""
 
 
 @dataclass(frozen=True)
@@ -310,10 +310,10 @@ class Input:
 
     Axes are sizes, with or without a name, and ``b``, the batch; those after the arrow are the Keras model's. A size
     such as ``24..512`` is 24, and 512 in a batch of one. DRAW is ``normal`` (the default; magnitudes vary along the
-    first axis that is not the batch's), ``below N`` (integers, the first and the last among them), ``from LOW to
-    HIGH``, ``steps N`` (k/N for k from 0 to N), ``parts 5 5 8`` (normal, with each of these parts of that axis half the
-    magnitude of the previous one), ``positive`` (of any magnitude, among them a tiny and a huge number) or ``mask``
-    (true or false along the last axis, in the :data:`PATTERNS`).
+    first axis that is not the batch's), ``below N`` or ``below N from M`` (integers, the first and the last among
+    them), ``from LOW to HIGH``, ``steps N`` (k/N for k from 0 to N), ``parts 5 5 8`` (normal, with each of these parts
+    of that axis half the magnitude of the previous one), ``positive`` (of any magnitude, among them a tiny and a huge
+    number) or ``mask`` (true or false along the last axis, in the :data:`PATTERNS`).
     """
 
     name: str
@@ -337,12 +337,19 @@ class Input:
         return {"below": "int", "mask": "bool"}.get(self.draw, "float")
 
     @property
+    def integers(self) -> range:
+        """All integers of ``below``."""
+        end, first = map(int, (*self.numbers, 0)[:2])
+        return range(first, end)
+
+    @property
     def every(self) -> Array | None:
         """All values, float64 or int64, of a scalar input with a finite list of values; otherwise ``None``."""
         if self.axes != ("b",) or self.draw not in ("steps", "below"):
             return None
-        count = int(self.numbers[0])
-        return np.arange(count + 1) / count if self.draw == "steps" else np.arange(count)
+        if self.draw == "below":
+            return np.array(self.integers)
+        return np.arange(self.numbers[0] + 1) / self.numbers[0]
 
     def shape(self, batch: int) -> tuple[int, ...]:
         """The shape of the PyTorch model's input."""
@@ -384,17 +391,17 @@ class Input:
     def _integers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """Random integers, of which one at least stays random: the first, the last and ``ids`` are among them, and as
         many others below :data:`FEW` as there is room for, if no other integers exist."""
-        count = int(self.numbers[0])
-        values = rng.integers(0, count, shape)
-        others = rng.permutation(count).tolist() if count <= FEW else []
-        ids = [integer for integer in self.ids if 0 <= integer < count]
-        integers = list(dict.fromkeys([0, count - 1, *ids, *others]))
+        valid = self.integers
+        values = rng.integers(valid.start, valid.stop, shape)
+        others = (valid.start + rng.permutation(len(valid))).tolist() if len(valid) <= FEW else []
+        integers = list(dict.fromkeys([valid[0], valid[-1], *filter(valid.__contains__, self.ids), *others]))
         places = rng.permutation(values.size)[: max(values.size - 1, 0)]
         pairs = list(zip(places.tolist(), integers))
         flat = values.reshape(-1)
         flat[[place for place, _ in pairs]] = [integer for _, integer in pairs]
-        if flat.size > 1 and count > 1 and np.all(flat == flat[0]):  # two samples that are both 0 show little
-            flat[int(np.argmax(~np.isin(np.arange(flat.size), [place for place, _ in pairs])))] = (flat[0] + 1) % count
+        if flat.size > 1 and len(valid) > 1 and np.all(flat == flat[0]):  # two samples that are both 0 show little
+            other = valid[0] if flat[0] == valid[-1] else flat[0] + 1
+            flat[int(np.argmax(~np.isin(np.arange(flat.size), [place for place, _ in pairs])))] = other
         return values
 
     def _positive(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
@@ -423,12 +430,12 @@ class Input:
             # Without any true value, a query would see no key, which `right` is to prevent.
             return {"zeros": ordinary if self.right else False, "constant": True}.get(extreme, ordinary)
         if self.draw == "below":
-            valid_ids = [integer for integer in dict.fromkeys((0, *self.ids)) if 0 <= integer < self.numbers[0]]
+            valid_ids = list(filter(self.integers.__contains__, dict.fromkeys((0, *self.ids))))
             if extreme == "sparse" and ordinary.ndim:
                 return np.repeat(ordinary, 3, -1)[..., : ordinary.shape[-1]]
             if extreme == "whole" and len(valid_ids) > 1:
                 return rng.choice(valid_ids, ordinary.shape)
-            return {"zeros": 0, "constant": int(self.numbers[0]) - 1}.get(extreme, ordinary)
+            return {"zeros": self.integers[0], "constant": self.integers[-1]}.get(extreme, ordinary)
         if self.draw in ("from", "steps"):
             ends = self.numbers if self.draw == "from" else (0.0, 1.0)
             if extreme == "whole" and self.draw == "from":
@@ -488,16 +495,19 @@ def parse_input(text: str) -> Input:
     words = rest.split() if rest else []
     if draw is None:
         return Input(name, axes, sizes, keras_axes, alone=single_sizes, optional=optional)
-    if draw not in _DRAWS or _DRAWS[draw] not in (-1, len(words)) or (draw == "from" and words[1] != "to"):
-        draws = "normal, below N, from LOW to HIGH, steps N, parts N N, positive or mask"
+    between, counts = {"from": "to", "below": "from"}.get(draw), _DRAWS.get(draw, ())
+    if (counts and len(words) not in counts) or draw not in _DRAWS or (between and words[1:2] not in ([], [between])):
+        draws = "normal, below N, below N from M, from LOW to HIGH, steps N, parts N N, positive or mask"
         raise ValueError(f"{text!r}: {draw!r} is not {draws}")
     try:
-        numbers = tuple(float(word) for word in words if word != "to")
+        numbers = tuple(float(word) for word in words if word != between)
     except ValueError:
         raise ValueError(f"{text!r}: {' '.join(words)!r} is not a list of numbers") from None
     parsed = Input(name, axes, sizes, keras_axes, draw, numbers, single_sizes, optional=optional)
     if draw in ("below", "steps", "parts") and any(number < 1 or number % 1 for number in numbers):
         raise ValueError(f"{text!r}: {draw} takes positive integers")
+    if draw == "below" and not parsed.integers:
+        raise ValueError(f"{text!r}: there are no integers below {words[0]} from {words[2]}")
     if draw == "parts" and (len(axes) < 2 or sum(numbers) != parsed.shape(1)[1]):
         raise ValueError(f"{text!r}: the parts do not add up to the axis after b")
     return parsed
@@ -959,7 +969,7 @@ def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None
     similar output are appended to ``names``. ``fast``: as torch runs it where no submodule is looked at."""
     import torch
 
-    with torch.no_grad(), nullcontext() if fast else _by_submodules(module):
+    with torch.no_grad(), nullcontext() if fast else _by_submodules(module), _equals_in_order():
         output = module(*(_tensor(value) for value in inputs))
     if names is not None:
         named = isinstance(output, dict) and all(len(_tensors(value)) == 1 for value in output.values())
@@ -990,6 +1000,31 @@ def _by_submodules(module: Module) -> Iterator[None]:
         fused = any(isinstance(part, nn.TransformerEncoderLayer) for part in module.modules())
         with _unfused() if fused else nullcontext():
             yield
+
+
+@contextmanager
+def _equals_in_order() -> Iterator[None]:
+    """Inside, ``topk``, ``sort`` and ``argsort`` keep equal values in their order, as Keras's functions do; torch does
+    not define their order. A router, for example, chooses among equal values if its inputs are zeros."""
+    import torch
+
+    original = torch.sort
+
+    def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True, **out: Any) -> Any:
+        return original(input, stable=True, dim=dim, descending=descending, **out)
+
+    def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = True) -> Tensor:
+        order: Tensor = sort(input, dim, descending)[1]
+        return order
+
+    def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+        return torch.return_types.topk(tuple(part.narrow(dim, 0, k) for part in sort(input, dim, largest)))
+
+    with ExitStack() as stack:
+        for function in (sort, argsort, topk):
+            for place in (torch, torch.Tensor):
+                stack.enter_context(patch.object(place, function.__name__, function))
+        yield
 
 
 def _unfused() -> AbstractContextManager[object]:

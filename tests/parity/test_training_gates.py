@@ -46,7 +46,7 @@ def probe(pair: tuple[Prepared, Sides]) -> GradientProbe:
 def _run(pair: tuple[Prepared, Sides], probe: GradientProbe) -> Any:
     prepared, sides = pair
     taps = [Tap(reference, candidate, None) for reference, candidate in TAPS.items()]
-    return gradient_gate(prepared, sides.references["float64"], probe, taps, seed=0, batch=4)
+    return gradient_gate(prepared, sides.reference, probe, taps, seed=0, batch=4)
 
 
 def test_gradients_agree(pair: tuple[Prepared, Sides], probe: GradientProbe) -> None:

@@ -131,3 +131,72 @@ def test_a_missing_mask_is_found(tmp_path: Path) -> None:
     torch.save(Mean().state_dict(), checkpoint)
     output = wdport.convert(checkpoint, mapping=table, model=target).output
     assert not wdport.verify(checkpoint, output, mapping=table, model=target, reference=f"{__name__}:Mean")
+
+
+class Heads(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(6, 3), nn.Linear(6, 3)
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        rms = (x.float().pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt()
+        return self.first(x * rms), self.second(x * rms)
+
+
+@keras.saving.register_keras_serializable("tests")
+class Rms(layers.Layer):
+    """Computes in float32 if ``forced``, otherwise in the wider of float32 and the dtype of its inputs."""
+
+    def __init__(self, forced: bool = False, **options: Any) -> None:
+        super().__init__(**options)
+        self.forced = forced
+
+    def call(self, x: Any) -> Any:
+        wide = ops.cast(x, "float32" if self.forced else keras.backend.result_type(x.dtype, "float32"))
+        return x * ops.cast(ops.rsqrt(ops.mean(wide * wide, -1, keepdims=True) + 1e-6), x.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "forced": self.forced}
+
+
+def heads_port(
+    change: Callable[[Any, Any], list[Any]] = lambda first, second: [first, second], forced: bool = False
+) -> Any:
+    x = keras.Input((6,))
+    y = Rms(forced, name="rms")(x)
+    return keras.Model(x, change(layers.Dense(3, name="first")(y), layers.Dense(3, name="second")(y)))
+
+
+CAUSES: dict[str, tuple[Callable[[], keras.Model], str]] = {
+    "correct": (heads_port, ""),
+    "swapped": (
+        lambda: heads_port(lambda first, second: [second, first]),
+        "probably: its output 0 is the output of second",
+    ),
+    "softmax": (
+        lambda: heads_port(lambda first, second: [first, ops.softmax(second)]),
+        "probably: softmax: axis 1 where the reference has none",
+    ),
+    "ReLU": (
+        lambda: heads_port(lambda first, second: [ops.relu(first), second]),
+        "probably: activation: ReLU where the reference has none",
+    ),
+    "float32": (lambda: heads_port(forced=True), "keras.backend.result_type(x.dtype, 'float32')"),
+}
+
+
+@pytest.mark.parametrize("name", CAUSES)
+def test_a_fault_outside_all_layers_has_a_cause(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    build, cause = CAUSES[name]
+    monkeypatch.setattr(sys.modules[__name__], "chosen", build, raising=False)
+    table, checkpoint, target = tmp_path / "own.yaml", tmp_path / "net.pt", f"{__name__}:chosen"
+    table.write_text(
+        "format: 2\ninputs: ['x: b 6']\n"
+        "layers: [{torch: first, keras: first, kind: linear}, {torch: second, keras: second, kind: linear}]\n"
+    )
+    torch.save(Heads().state_dict(), checkpoint)
+    output = wdport.convert(checkpoint, mapping=table, model=target).output
+    verdict = wdport.verify(checkpoint, output, mapping=table, model=target, reference=f"{__name__}:Heads")
+    assert bool(verdict) == (not cause)
+    assert cause in verdict.summary()

@@ -76,6 +76,8 @@ def _softmaxes(inputs: Array, outputs: Array) -> Iterator[Form]:
             values = special.softmax(inputs, axis=axis)
         if same(values, outputs):
             yield Form("softmax", f"axis {axis}")
+    if same(inputs, outputs):
+        yield Form("softmax", "none")
 
 
 def _norms(inputs: Array, outputs: Array) -> Iterator[Form]:

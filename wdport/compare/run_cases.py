@@ -294,10 +294,7 @@ class _Engine:
         if self._differing(running):
             doubtful = self._doubtful(started.taps, started.into)
             isolated_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
-            port = {**answered, "": Call((), isolated_outputs)}
-            reference = {**started.calls, "": ExpectedCall({}, 0, started.outputs)}
-            evidence = Evidence(started.inputs, port, reference, started.case.random_biases)
-            result.evidence = result.evidence or evidence
+            self._keep(started, answered, isolated_outputs)
             expected = started.calls
             if into.misfits:  # most of them only follow from the first: in isolation, the shapes after it are right
                 into = InPort(started.taps, answered)
@@ -311,6 +308,8 @@ class _Engine:
                     result.find(f"{name}: {text}", name)
         explanations = self._explained(started, running, isolated)
         self._output_errors(started, outputs, isolated_outputs, explanations.get(OUTPUT, NOTHING))
+        if started.outputs and any(result.taps[name].isolated > self.logic for name in result.outputs):
+            self._keep(started, through, outputs)  # of code after the last layer
         called = {tap.reference for tap in started.taps}
         for tap in self.alignment.taps:
             if tap.reference not in called:  # neither side calls it in this case
@@ -333,6 +332,13 @@ class _Engine:
             self.ranges.add(tap.reference, call.outputs)
             result.float64.compared += 1
             result.runs[tap.reference] += 1
+
+    def _keep(self, started: _Started, calls: Calls, outputs: Outputs) -> None:
+        """Keep the port's calls and outputs of the first faulty case, from which causes are found."""
+        port = {**calls, "": Call((), outputs)}
+        reference = {**started.calls, "": ExpectedCall({}, 0, started.outputs)}
+        evidence = Evidence(started.inputs, port, reference, started.case.random_biases)
+        self.result.evidence = self.result.evidence or evidence
 
     def _tap_errors(
         self, calls: Calls, started: _Started, expected: Mapping[str, ExpectedCall], into: InPort

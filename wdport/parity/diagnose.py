@@ -14,6 +14,7 @@ import numpy as np
 from wdport.compare.activations import other_activation
 from wdport.compare.calls import layer_of, leaves
 from wdport.compare.comparison import Comparison
+from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
 from wdport.compare.probe import Probe
 from wdport.compare.recognize import attention_difference, difference
 from wdport.compare.relations import added_relations, flatten_order, relations, same, variable_relations
@@ -39,6 +40,9 @@ def tapped(path: str, taps: Collection[str]) -> str:
 MAX_CAUSES = 5
 """Number of faults to diagnose."""
 
+FLOAT32 = ("computes in float32, whatever the dtype of its input; where PyTorch's code has `.float()`, cast to "
+           "`keras.backend.result_type(x.dtype, 'float32')`")  # fmt: skip
+
 MOST_VARIABLES = 4
 """Variables of a layer whose wrong values are described."""
 
@@ -61,6 +65,8 @@ def probable_causes(
         if not words and comparison.evidence is not None:
             words = wrong_variables(fault.candidate, names, weights.variables, right)
             words = words or told_by_values(fault, comparison.evidence, names)
+        if not words and LOGIC < fault.logic <= LEAK and fault.ratio <= NUMERICS:
+            words = [FLOAT32]
         causes[fault.candidate] = tuple(words)
     return causes
 
@@ -116,7 +122,7 @@ def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -
     parts = [np.asarray(call.outputs[0]) for call in answers if call.outputs]
     site = evidence.answers.get(fault.candidate)  # the reference may not have run it
     inputs = site.given if site is not None and fault.candidate else []
-    candidates = [*inputs, *parts] if fault.feeds else inputs
+    candidates = [*inputs, *parts] if fault.feeds or not fault.candidate else inputs
     causes = next((text for array in candidates if (text := difference(np.asarray(array), right, wrong))), [])
     if not causes and right.ndim >= 3 and 3 <= len(parts) <= MOST_PARTS:
         causes = attention_difference(parts, right, wrong)
@@ -135,12 +141,14 @@ def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) ->
     call, expected = evidence.port[path], evidence.answers[path]
     inputs = leaves(list(call.inputs))
     pairs = [(inputs[index], right) for index, right in expected.inputs.items() if index < len(inputs)]
-    for c, r in pairs if fault.feeds else zip(*map(expected.cropped, (call.outputs, expected.outputs)), strict=False):
+    outputs = zip(*map(expected.cropped, (call.outputs, expected.outputs)), strict=False)
+    for index, (c, r) in enumerate(pairs if fault.feeds else outputs):
         wrong, right = np.asarray(c), np.asarray(r)
         if wrong.shape != right.shape:
             return None, None, ""
         if not same(wrong, right):
-            return wrong, right, f"what {fault.feeds} is fed" if fault.feeds else "its output"
+            output = "its output" if path or len(call.outputs) == 1 else f"its output {index}"
+            return wrong, right, f"what {fault.feeds} is fed" if fault.feeds else output
     return None, None, ""
 
 
@@ -153,8 +161,10 @@ def _reference_values(evidence: Evidence, names: Mapping[str, str], fault: Fault
     ordered = sorted(evidence.answers.items(), key=lambda item: item[0] not in near)
     for what in ("output", "input"):
         for path, call in ((path, call) for path, call in ordered if not path or path in names):
-            for leaf in call.outputs if what == "output" else call.given:
-                array = np.asarray(leaf)
+            values = call.outputs if what == "output" else call.given
+            for index, leaf in enumerate(values):
+                array, number = np.asarray(leaf), "" if path or len(values) == 1 else f" {index}"
                 if array.size == right.size and array.shape[:1] == right.shape[:1]:
-                    arrays.setdefault(f"the {what} of {names.get(path, 'the network')}", array.reshape(right.shape))
+                    name = f"the {what}{number} of {names.get(path, 'the network')}"
+                    arrays.setdefault(name, array.reshape(right.shape))
     return arrays

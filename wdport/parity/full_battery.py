@@ -59,7 +59,8 @@ def run_full_battery(
     with ThreadPoolExecutor(1) as pool:  # compiling the backward pass takes longest
         signature = family.signature(prepared.config)
         # XLA compiles without Python's lock, so the other gates run meanwhile.
-        compiling = pool.submit(probe.compile, signature.in_port(signature.make(SEED, BATCH, 1.0)))
+        inputs = comparison.reference.inputs(Case(SEED, BATCH, 1.0))
+        compiling = pool.submit(probe.compile, signature.in_port(inputs))
         say("bfloat16")
         with comparison.clock.gate("B'"):
             low, ratios = bfloat16_gate(prepared, comparison, BFLOAT16_CASES, sampling is not None)
@@ -87,7 +88,7 @@ def run_full_battery(
     with lifted(), comparison.clock.gate("C"):
         # Of the calls that every case makes: longer inputs than those of this pass make more.
         plain = [tap for tap in comparison.alignment.always if tap.reference not in comparison.arranged]
-        slopes = gradient_gate(prepared, comparison.modules["float64"], probe, plain, SEED, BATCH)
+        slopes = gradient_gate(prepared, comparison.reference, probe, plain, SEED, BATCH)
     release_memory()
     for name, result in comparison.taps.items():
         result.bfloat16, result.gradient = ratios.get(name), slopes.taps.get(name)

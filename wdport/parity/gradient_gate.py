@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
-from typing import TYPE_CHECKING
 
 import jax
 import numpy as np
 
-from wdport.compare.calls import Call, ExpectedCall, layer_of
+from wdport.compare.calls import Call, Case, ExpectedCall, layer_of
 from wdport.compare.findings import GATES, Gate, fact, measure, notice
 from wdport.compare.layer_errors import InPort
 from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ScaledErrors, relative_l2
+from wdport.compare.reference import Reference
 from wdport.compare.taps import Tap
 from wdport.conversion.prepare import Prepared
 from wdport.keras_runtime import variables_by_path
@@ -24,9 +24,6 @@ from wdport.mapping.rearrange import apply_rule
 from wdport.model import Array
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.recorder import run
-
-if TYPE_CHECKING:
-    import torch
 
 
 @dataclass(frozen=True)
@@ -40,14 +37,13 @@ class GradientErrors:
 
 
 def gradient_gate(
-    prepared: Prepared, module: torch.nn.Module, probe: GradientProbe, taps: Sequence[Tap], seed: int, batch: int
+    prepared: Prepared, reference: Reference, probe: GradientProbe, taps: Sequence[Tap], seed: int, batch: int
 ) -> GradientErrors:
-    """Compare the gradients of ``module`` (PyTorch, float64) and of the probed model, with their current weights."""
+    """Compare the gradients of both sides, in float64, with their current weights."""
     from wdport.parity.torch_gradients import torch_gradients  # torch may be absent where a recording is replayed
 
-    family, config = prepared.family, prepared.config
-    signature = family.signature(config)
-    inputs = signature.make(seed, batch, 1.0)
+    signature, module = prepared.family.signature(prepared.config), reference.modules["float64"]
+    inputs = reference.inputs(Case(seed, batch, 1.0))
     port_inputs = signature.in_port(inputs)
     names = {name for name, _ in module.named_modules()}
     # If an activation follows the module, the gradient by the port's output is that after the activation.

@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, Final
 import jax
 import numpy as np
 
-from wdport.compare.calls import leaves
+from wdport.compare.calls import Case, leaves
 from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.programs import CompiledProgram
+from wdport.compare.reference import Reference
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Trained
 from wdport.jax_settings import FAST_COMPILE
@@ -46,12 +47,12 @@ Losses = Callable[["torch.nn.Module", int], Compared]
 """Of PyTorch's module and the number of the step."""
 
 
-def losses(prepared: Prepared, probe: GradientProbe) -> Losses:
+def losses(prepared: Prepared, probe: GradientProbe, reference: Reference) -> Losses:
     """Return the losses by the family's objective if it has one, otherwise mean squares to random targets."""
     if isinstance(prepared.family, Trained):
         objective = prepared.family.objective(prepared.config, probe.model)
         return losses_by_objective(objective, objective, probe, BATCH)
-    return _losses_by_targets(prepared, probe)
+    return _losses_by_targets(prepared, probe, reference)
 
 
 def losses_by_objective(reference: Objective, port: Objective, probe: GradientProbe, batch: int) -> Losses:
@@ -70,14 +71,14 @@ def losses_by_objective(reference: Objective, port: Objective, probe: GradientPr
     return compare
 
 
-def _losses_by_targets(prepared: Prepared, probe: GradientProbe) -> Losses:
+def _losses_by_targets(prepared: Prepared, probe: GradientProbe, reference: Reference) -> Losses:
     import torch
 
     signature = prepared.family.signature(prepared.config)
     rules = [axes(text).inverse() for text in signature.axes]
 
     def compare(module: torch.nn.Module, step: int) -> Compared:
-        inputs = signature.make(step, BATCH, 1.0)
+        inputs = reference.inputs(Case(step, BATCH, 1.0))
         port_inputs = signature.in_port(inputs)
         targets = probe.cotangents(port_inputs, step)
         outputs, *_ = probe(port_inputs, targets)

@@ -125,7 +125,7 @@ def resumed_gate(start: TrainingStart, resumed: Resumed) -> Gate:
         text = f"the optimizer is resumed after {steps_taken(resumed.state)} steps{schedule_text}"
         pair = OptimizerPair(moves, probe.model, optimizer, theirs)
         del optimizer, theirs  # at 63 million parameters, 2 GB that the pair lets go of with its last step
-        compare = losses(prepared, probe)
+        compare = losses(prepared, probe, start.sides.reference)
         errors = _rates_ahead(resumed)
         for step in range(STEPS + FIRST_STEPS):
             loss, slopes, step_errors = compare(module, step)

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from wdport.compare.calls import leaves
+from wdport.compare.calls import Case, leaves
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.gate_bounds import GRADIENT
 from wdport.compare.measure import ScaledErrors, relative_l2
@@ -74,6 +74,9 @@ DIVERGED: Final = 100.0
 """How many times the first loss, plus one, the loss may be before a step starts from the weights of the files again:
 the rate of SGD is too high for some models, whose loss is infinite after five steps."""
 
+SINGULAR: Final = ("zeros", "constant")
+"""Samples at which functions often have no slope."""
+
 _FUNCTIONS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
 
 
@@ -82,6 +85,7 @@ class TrainingStart:
 
     def __init__(self, prepared: Prepared, converted: Converted, sides: Sides) -> None:
         self.prepared, self.converted, self.sides = prepared, converted, sides
+        self.signature = prepared.family.signature(prepared.config)
         self.begin = {name: tensor.clone() for name, tensor in sides.references["float64"].state_dict().items()}
 
     def restore(self) -> tuple[torch.nn.Module, KerasModel]:
@@ -99,23 +103,22 @@ class TrainingStart:
 
 def training_mode_gate(start: TrainingStart) -> Gate:
     """Take the steps and compare; both sides' weights change."""
-    prepared, (module, model) = start.prepared, start.restore()
+    module, model = start.restore()
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64(), lifted(), _repeatable():
         was_training = module.training
         module.train()
         try:
-            return _Steps(prepared, module, model, start.begin).gate()
+            return _Steps(start, module, model).gate()
         finally:
             module.train(was_training)
 
 
 class _Steps:
-    """Both sides, and the largest error so far by what is compared; ``begin`` is PyTorch's state before any step."""
+    """Both sides, and the largest error so far by what is compared."""
 
-    def __init__(
-        self, prepared: Prepared, module: torch.nn.Module, model: KerasModel, begin: Mapping[str, torch.Tensor]
-    ) -> None:
-        self._prepared, self._module, self._model, self._begin = prepared, module, model, begin
+    def __init__(self, start: TrainingStart, module: torch.nn.Module, model: KerasModel) -> None:
+        self._prepared, self._module, self._model, self._begin = start.prepared, module, model, start.begin
+        self._reference, self._signature = start.sides.reference, start.signature
         self._variables = variables_by_path(model)
         self._program = CompiledProgram(self._port_step, FAST_COMPILE)
         self._errors: dict[str, float] = {}
@@ -125,31 +128,31 @@ class _Steps:
     def gate(self) -> Gate:
         for index, recipe in enumerate(RECIPES):
             self._train(recipe, index * STEPS)
+        singular = [fact(text, subject, "unequal") for subject, text in self._singular().items()]
         measures = tuple(measure(name, "error", error, "gradient") for name, error in self._errors.items())
         missing = [fact(f"the gradient by {name} was not compared", name, "missing") for name in self._uncompared()]
         findings = (*self._frozen(), *self._unlike_pytorch(), *self._causes.values(), *self._diverged.values(),
-                    *missing)  # fmt: skip
+                    *singular, *missing)  # fmt: skip
         return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures, findings)
 
     def _train(self, recipe: OptimizerRecipe, first: int) -> None:
         """Take the steps of a new optimizer from the weights of the files, with the batches from number ``first``."""
-        signature = self._prepared.family.signature(self._prepared.config)
         self._module.load_state_dict(self._begin)
         pair: OptimizerPair | None = None
         initial = 0.0
         for batch in range(STEPS * (BATCHES if recipe.full else 1)):
-            inputs = signature.make(first + batch, BATCH, 1.0)
+            inputs = self._reference.inputs(Case(first + batch, BATCH, 1.0))
             # A step has set the variables that it trains to the reference's.
             before = self._moved(set(self._variables) - (set() if pair is None else pair.compared))
-            expected = self._reference(inputs)
+            expected = self._torch(inputs)
             initial = expected if pair is None else initial
             if pair is not None and not abs(expected) <= DIVERGED * (abs(initial) + 1.0):
                 self._diverged[recipe.name] = notice(f"{recipe.name} diverged, and started again from the weights")
                 self._module.load_state_dict(self._begin)
                 before = self._moved(set(self._variables))
-                expected = self._reference(inputs)
+                expected = self._torch(inputs)
             self._set(before)
-            loss, slopes, state = self._port(signature.in_port(inputs))
+            loss, slopes, state = self._port(self._signature.in_port(inputs))
             self._add("loss", relative_l2(np.asarray(loss), np.asarray(expected)))
             gradients = {name: p.grad.numpy() for name, p in self._trained().items() if p.grad is not None}
             for name, error in variable_errors(self._prepared, slopes, gradients).items():
@@ -164,6 +167,25 @@ class _Steps:
                     self._add_all(pair.rates(batch // BATCHES))
                 self._add_all(pair.step())
                 trim_memory()
+
+    def _singular(self) -> dict[str, str]:
+        """Gradients that are infinite or NaN in the port alone, for samples of zeros or of equal values, by variable:
+        torch defines the slope of a norm at 0, and JAX does not."""
+        texts = dict[str, str]()
+        self._module.load_state_dict(self._begin)
+        self._set(self._moved(set(self._variables)))
+        for values in SINGULAR:
+            inputs = self._reference.inputs(Case(0, BATCH, 1.0, extremes=(values,) * BATCH))
+            self._torch(inputs)
+            finite = {name: parameter.grad is None or bool(parameter.grad.isfinite().all())
+                      for name, parameter in self._trained().items()}  # fmt: skip
+            _, slopes, _ = self._port(self._signature.in_port(inputs))
+            for move in self._prepared.plan.moves:
+                for name in move.targets if all(finite.get(source, False) for source in move.sources) else ():
+                    if name in slopes and not np.isfinite(np.asarray(slopes[name])).all():
+                        text = f"the gradient by {name} is not finite for inputs that are {values}, and PyTorch's is"
+                        texts.setdefault(name, text)
+        return texts
 
     def _pair(self, recipe: OptimizerRecipe, gradients: Mapping[str, Array]) -> OptimizerPair:
         """New optimizers of both sides, for the parameters that have gradients."""
@@ -226,7 +248,7 @@ class _Steps:
                 arrays |= zip(move.targets, move.apply(sources, rounded=False), strict=True)
         return {path: array for path, array in arrays.items() if path in paths}
 
-    def _reference(self, inputs: Sequence[Any]) -> float:
+    def _torch(self, inputs: Sequence[Any]) -> float:
         """Compute PyTorch's loss and gradients, and update its running statistics."""
         import torch
 

@@ -29,9 +29,9 @@ def optimizer_of(recipe: Recipe, warmup: int | None = None, where: str = "recipe
     schedule = recipe.schedule or "constant"
     if schedule not in SCHEDULES and (schedule != COSINE_WARMUP or recipe.warmup_epochs is None):
         what = f"has the schedule {printable(schedule, 40)}, which needs values measured in training"
-        raise UsageError(where, what, f"choose --schedule {', '.join(SCHEDULES)}")
+        raise UsageError(where, what, f"choose one of {', '.join(SCHEDULES)}")
     if warmup is not None and schedule != "cosine":
-        raise UsageError("--warmup", f"is for the cosine schedule, not {schedule}", "add --schedule cosine")
+        raise UsageError("--warmup", f"is for the cosine schedule, not {schedule}", "add `--schedule cosine`")
     rate = recipe.learning_rate or RATE
     group = {"lr": rate} if recipe.weight_decay is None else {"lr": rate, "weight_decay": recipe.weight_decay}
 

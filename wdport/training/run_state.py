@@ -39,7 +39,7 @@ from wdport.training.run_folder import METRICS, WRITTEN
 from wdport.training.training_data import TrainingBatches, add_values
 
 NAME: Final = "state.npz"
-FORMAT: Final = 4
+FORMAT: Final = 5
 WHOLE: Final = ("epoch", "steps")
 """Metrics that are integers."""
 

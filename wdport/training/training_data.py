@@ -35,6 +35,12 @@ from wdport.training.placement import Placement
 SHARE: Final = 0.25
 """Share of a device's memory; larger data are streamed."""
 
+FIRST: Final = 64
+"""Samples in which pixel values are looked for."""
+
+BRIGHT: Final = 16.0
+"""Whole numbers from 0 to more than this are taken for pixel values."""
+
 _BLOCK: Final = 1 << 20
 """Values of streamed data that are read at a time to describe them."""
 
@@ -323,8 +329,11 @@ def _states(data: object, about: Diffused, dtype: str, stream: bool | None, wher
         raise UsageError("data", f"is a {type(data).__name__}, and this model has no series", fix)
     if data.shape[1:] != about.shape or not len(data):
         raise UsageError("data", f"have shape {data.shape}", fix)
-    if data.dtype == np.uint8:
-        raise UsageError("data", "are bytes", "give floating-point states, those of images from -1 to 1, or a folder")
+    first = np.asarray(data[:FIRST])  # all would have to be read from a file
+    is_image = len(about.shape) == 3 and BRIGHT < first.max() < np.inf and np.all(first == np.abs(np.rint(first)))
+    if data.dtype == np.uint8 or is_image:
+        what = f"are whole numbers up to {first.max():.0f}, as pixels are"
+        raise UsageError(where, what, "give floating-point states, those of images from -1 to 1, or a folder")
     return _rows_of(data, dtype, stream, where=where)
 
 
