@@ -24,7 +24,7 @@ ARGUMENTS: Final = {
     **{f"--{name.replace('_', '-')}": f"{name}=" for name in (
         "cases", "config", "data", "dtype", "key", "mapping", "max_memory", "max_shard_size", "norm_stats", "optimizer",
         "optimizer_key", "parameter_names", "reference", "repro", "scale", "seed", "transform", "anchor",
-        "gradient_accumulation_steps", "schedule", "warmup")},
+        "gradient_accumulation_steps", "schedule")},
     **{f"--{name.replace('_', '-')}": f"{name}=True" for name in (
         "allow_nonfinite", "cast", "force", "fresh", "full", "strict", "unconditional", "with_optimizer")},
     "-o": "output=",

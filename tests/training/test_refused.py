@@ -73,7 +73,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], str]] = {
     "a short schedule": (
         STATES,
         {"recipe": Recipe(schedule="onecycle")},
-        "--schedule: onecycle is for more than the 2 steps of this run; choose another, or train",
+        "schedule=: onecycle is for more than the 2 steps of this run; choose another, or train",
     ),
     "a table": ("states.csv", {}, "states.csv: is not an .npy file, and this model has no series"),
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import inf
+from typing import Any
 
 import jax
 import numpy as np
@@ -72,7 +73,7 @@ def gradient_gate(
     if port is not None and first is not None and their_first is not None:
         part_errors = {name: relative_l2(first[:, part], their_first[:, part]) for name, part in port.parts.items()}
     input_pairs = ((a, b) for a, b in zip(by_input, moved, strict=True) if a is not None and b is not None)
-    by_variable = variable_errors(prepared, ours, theirs.parameters)
+    by_variable = variable_errors(ours, moved_gradients(prepared, theirs.parameters))
     errors = dict(tap_errors)
     errors |= {f"input {index}": relative_l2(a, b) for index, (a, b) in enumerate(input_pairs)}
     errors |= {f"input of {name}": error for name, error in part_errors.items()}
@@ -88,15 +89,23 @@ def gradient_gate(
     return GradientErrors(tap_errors, list(part_errors.values()), by_variable, gate)
 
 
-def variable_errors(prepared: Prepared, ours: Mapping[str, jax.Array], theirs: Mapping[str, Array]) -> dict[str, float]:
-    """Gradient errors by variable; the reference's gradients are by parameter."""
-    errors = ScaledErrors()
+def moved_gradients(prepared: Prepared, gradients: Mapping[str, Array]) -> dict[str, Array]:
+    """The reference's gradients, which are by parameter, by variable of the port; copies, since torch clips in
+    place."""
+    arrays = dict[str, Array]()
     for move in prepared.plan.moves:
-        if all(name in theirs for name in move.sources):
-            arrays = _moved(move, [theirs[name] for name in move.sources])
-            for name, array in zip(move.targets, arrays, strict=False):
-                if name in ours:
-                    errors.add(name, np.asarray(ours[name]), array)
+        if all(name in gradients for name in move.sources):
+            moved = _moved(move, [gradients[name] for name in move.sources])
+            arrays |= {name: np.array(array, order="C") for name, array in zip(move.targets, moved, strict=False)}
+    return arrays
+
+
+def variable_errors(ours: Mapping[str, Any], theirs: Mapping[str, Array]) -> dict[str, float]:
+    """Gradient errors by variable of the port."""
+    errors = ScaledErrors()
+    for name, array in theirs.items():
+        if name in ours:
+            errors.add(name, np.asarray(ours[name]), array)
     return errors.relative()
 
 

@@ -96,7 +96,8 @@ def optimizer_gate(
                         parameter.grad = torch.zeros_like(parameter)
                 step_errors |= others | pair.gradients(slopes)
                 del loss, slopes  # half a gigabyte at the released size
-                step_errors |= pair.step()
+                pair.step()
+                step_errors |= pair.errors() if step == STEPS - 1 else {}
                 trim_memory()
             else:  # the rest of the cycle costs no gradient: only the rates are compared
                 training.advance()

@@ -1,15 +1,15 @@
 """Optimizer steps of a port beside PyTorch's, for every gate that compares training.
 
 The port's side is the optimizer that a user trains with, from :mod:`wdport.optimizers.torch_like`; the reference's is
-`torch.optim`. The port takes every step from the reference's state and with the reference's gradients, as every layer
-in float64 (A) is fed the reference's inputs: a step's error is its own, and a mathematically zero gradient is rounding
-noise, which Adam would turn into steps.
+`torch.optim`. Both begin with one state, and the port's takes its steps with the reference's gradients: one that is
+mathematically zero is rounding noise, which Adam would turn into steps.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final
 
 import jax
@@ -23,7 +23,7 @@ from wdport.compare.reference import Reference
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Trained
 from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import set_variable, variables_by_path
+from wdport.keras_runtime import variables_by_path
 from wdport.mapping.moves import Move
 from wdport.mapping.rearrange import apply_rule
 from wdport.model import Array, KerasModel, KerasVariable, Objective
@@ -111,7 +111,8 @@ def _error(candidate: Any, reference: Any) -> float:
 class OptimizerPair:
     """The port's optimizer beside PyTorch's; gradients and states of the reference go in by the table.
 
-    ``compared`` are the names of the port's variables that a step compares and sets, ``missing`` those of the others.
+    ``compared`` are the names of the port's variables that take steps, ``missing`` those of the others; ``applied`` are
+    the reference's gradients for the next step, by these names.
 
     Args:
         moves: of the plan.
@@ -134,6 +135,7 @@ class OptimizerPair:
         self.missing = [name for name in self.names if name not in self.compared]
         reference.clipped = [name for move in self.moves for name in move.sources]
         self.optimizer, self.reference, self._label = optimizer, reference, label
+        self.applied: Mapping[str, Array] = {}
         # At 63 million parameters, 1 GB of moments would exist twice.
         self._update = CompiledProgram(optimizer.stateless_apply, FAST_COMPILE, donated=(0,))
 
@@ -150,49 +152,43 @@ class OptimizerPair:
         return errors
 
     def gradients(self, slopes: Sequence[Array]) -> dict[str, float]:
-        """The errors of the port's gradients, in the order of its trainable variables."""
-        errors, ours = ScaledErrors(), dict(zip(self.names, slopes, strict=True))
-        for name, array in self._by_variable(self.reference.gradient):
-            errors.add(name, np.asarray(ours[name]), array)
-        return self._named("gradient", errors)
+        """Take the reference's gradients for the next step, and return the errors of the port's, in the order of its
+        trainable variables."""
+        self.applied = dict(self._by_variable(self.reference.gradient))
+        return self._errors("gradient", zip(self.names, slopes, strict=True), iter(self.applied.items()))
 
-    def step(self) -> dict[str, float]:
-        """Take the reference's step and the port's, and return the errors of its moments and values; the port's state
-        is set to the reference's. If gradients were only accumulated, moments are left to the next call."""
-        new_values, new_state = self._updated()
-        updated = self.reference.step()
-        for variable, value in zip(self.optimizer.variables, new_state, strict=True):
-            variable.assign(value)
-        pairs = dict(zip(self.names, zip(new_values, self.variables, strict=True), strict=True))
-        errors = self._settle("value", pairs, self._by_variable(self.reference.value))
-        for moment, variables in self.optimizer.moments.items() if updated else ():
-            pairs = {name: (variable.value, variable) for name, variable in zip(self.names, variables, strict=True)
-                     if variable is not None}  # fmt: skip
-            errors |= self._settle(moment, pairs, self._by_variable(partial(self.reference.moment, moment)))
-        return errors
-
-    def _updated(self) -> tuple[list[Any], list[Any]]:
-        """The port's values and the state of its optimizer after a step with the reference's gradients."""
-        gradients = dict(self._by_variable(self.reference.gradient))
-        applied = [gradients.pop(name, np.zeros(variable.shape))
+    def step(self) -> None:
+        """Take the reference's step and the port's, with the gradients ``applied``, which are let go of."""
+        applied = [self.applied[name] if name in self.compared else np.zeros(variable.shape)
                    for name, variable in zip(self.names, self.variables, strict=True)]  # fmt: skip
+        self.applied = {}
         values = [variable.value for variable in self.variables]
         state = [variable.value for variable in self.optimizer.variables]
         new_values, new_state = self._update(state, applied, values)
-        return list(new_values), list(new_state)
+        del applied, values, state
+        self.reference.step()
+        for variable, value in chain(zip(self.variables, new_values, strict=True),
+                                     zip(self.optimizer.variables, new_state, strict=True)):  # fmt: skip
+            variable.assign(value)
 
-    def _settle(
-        self, what: str, ours: dict[str, tuple[Any, KerasVariable]], theirs: Iterator[tuple[str, Array]]
+    def errors(self) -> dict[str, float]:
+        """The errors of values and moments after the steps so far."""
+        groups = {"value": self.variables, **self.optimizer.moments}
+        errors = dict[str, float]()
+        for what, variables in groups.items():
+            ours = ((name, variable.value) for name, variable in zip(self.names, variables, strict=True)
+                    if variable is not None)  # fmt: skip
+            read = self.reference.value if what == "value" else partial(self.reference.moment, what)
+            errors |= self._errors(what, ours, self._by_variable(read))
+        return errors
+
+    def _errors(
+        self, what: str, ours: Iterable[tuple[str, Any]], theirs: Iterator[tuple[str, Array]]
     ) -> dict[str, float]:
-        errors = ScaledErrors()
+        errors, values = ScaledErrors(), dict(ours)
         for name, array in theirs:
-            if name in ours:
-                value, variable = ours.pop(name)
-                errors.add(name, np.asarray(value), array)
-                set_variable(variable, array)  # Keras may keep the memory, which is a copy of torch's
-        return self._named(what, errors)
-
-    def _named(self, what: str, errors: ScaledErrors) -> dict[str, float]:
+            if name in values:
+                errors.add(name, np.asarray(values.pop(name)), array)
         return {f"{what} of {name}{self._label}": error for name, error in errors.relative().items()}
 
     def _by_variable(self, read: Callable[[str], Array | None]) -> Iterator[tuple[str, Array]]:

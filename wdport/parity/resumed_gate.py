@@ -137,7 +137,8 @@ def resumed_gate(start: TrainingStart, resumed: Resumed) -> Gate:
                 step_errors |= pair.rates(step)
             step_errors |= pair.gradients(slopes)
             del loss, slopes
-            step_errors |= pair.step()
+            pair.step()
+            step_errors |= pair.errors() if step in (STEPS - 1, STEPS + FIRST_STEPS - 1) else {}
             for name, error in step_errors.items():
                 errors[name] = max(error, errors.get(name, 0.0))
     facts = [*resumed.unequal, notice(text)]

@@ -34,7 +34,7 @@ from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, va
 from wdport.model import Array, KerasModel
 from wdport.optimizers.schedules import Schedule
 from wdport.optimizers.torch_like import SGD, Adam
-from wdport.parity.gradient_gate import variable_errors
+from wdport.parity.gradient_gate import moved_gradients, variable_errors
 from wdport.parity.model_pair import Sides, converted_weights
 from wdport.parity.optimizer_steps import OptimizerPair
 from wdport.recorder import lifted
@@ -142,7 +142,7 @@ class _Steps:
         initial = 0.0
         for batch in range(STEPS * (BATCHES if recipe.full else 1)):
             inputs = self._reference.inputs(Case(first + batch, BATCH, 1.0))
-            # A step has set the variables that it trains to the reference's.
+            # Those that a step trains are equal to the reference's.
             before = self._moved(set(self._variables) - (set() if pair is None else pair.compared))
             expected = self._torch(inputs)
             initial = expected if pair is None else initial
@@ -155,18 +155,23 @@ class _Steps:
             loss, slopes, state = self._port(self._signature.in_port(inputs))
             self._add("loss", relative_l2(np.asarray(loss), np.asarray(expected)))
             gradients = {name: p.grad.numpy() for name, p in self._trained().items() if p.grad is not None}
-            for name, error in variable_errors(self._prepared, slopes, gradients).items():
+            applied = moved_gradients(self._prepared, gradients)
+            for name, error in variable_errors(slopes, applied).items():
                 self._add(f"gradient of {name}", error)
             self._statistics(before, state)
             if gradients and pair is None:
                 pair = self._pair(recipe, gradients)
-            del before, loss, slopes, state, gradients  # at 63 million parameters, 1.5 GB
+            if pair is not None:
+                pair.applied = applied
+            del before, loss, slopes, state, gradients, applied  # at 63 million parameters, 1.5 GB
             trim_memory()
             if pair is not None:
                 if recipe.full and batch % BATCHES == 0:
                     self._add_all(pair.rates(batch // BATCHES))
-                self._add_all(pair.step())
+                pair.step()
                 trim_memory()
+        if pair is not None:
+            self._add_all(pair.errors())
 
     def _singular(self) -> dict[str, str]:
         """Gradients that are infinite or NaN in the port alone, for samples of zeros or of equal values, by variable:

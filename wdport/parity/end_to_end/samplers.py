@@ -155,8 +155,8 @@ def _drawn(programs: Programs, request: Request) -> Array:
 
 
 def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> Iterator[Draw]:
-    """Every sampler, then every option that such a model has; ``quick`` with a small network, which may take every
-    step."""
+    """Every sampler, then every option that such a model has; for a network that is not ``quick``, one sampler only, of
+    few steps."""
     conditioning = about.condition
     usual_values = None
     if conditioning is not None and conditioning.taken:
@@ -170,15 +170,15 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
         every = None if condition is None else np.array([condition[index % len(condition)] for index in range(SAMPLES)])
         return Draw(name, Run(sampler, eta, process.target), request, every, seeded)
 
-    offered = [sampler for sampler in process.samplers if quick or process.count(sampler) is not None]
+    counted = [sampler for sampler in process.samplers if process.count(sampler) is not None]
+    usual = "ddim" if "ddim" in counted else counted[0]
+    offered = list(process.samplers) if quick else [usual]
     for sampler in offered:
         yield draw(f"sampler {sampler}", sampler)
         if sampler in WITH_ETA and "ddpm" in process.samplers:
             yield draw(f"sampler {sampler}, eta 0.5", sampler, eta=0.5)
     if "dpm++2m" in offered:
         yield draw("karras spacing (dpm++2m)", "dpm++2m", spacing="karras")
-    counted = [sampler for sampler in process.samplers if process.count(sampler) is not None]
-    usual = "ddim" if "ddim" in counted else counted[0]
     noisy = (sampler for sampler in (usual, *counted) if sampler in WITH_ETA or _plan(process, sampler).slots)
     random = next(noisy, usual)
     yield draw("noise of a seed", random, eta=0.5 if random in WITH_ETA else 0.0, seeded=True)
@@ -192,12 +192,12 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
                 yield draw(f"guidance {scale} ({usual})", usual, condition=other, guidance=scale)
     if isinstance(about.decoding, Decoding) and about.windowed is None:
         known_values = _known_values(about.decoding)
-        offered = [sampler for sampler in offered if sampler not in UNCHANGED]
+        offered = [sampler for sampler in (offered if quick else counted) if sampler not in UNCHANGED]
         usual = usual if usual in offered else next(sampler for sampler in counted if sampler in offered)
         yield draw(f"known values, repeated steps ({usual})", usual, known=known_values, resample=2)
         yield draw("known values, noise of a seed", usual, eta=0.5 if usual in WITH_ETA else 0.0, known=known_values,
                    resample=3, seeded=True)  # fmt: skip
-        for sampler in offered if full else ():
+        for sampler in offered if full and quick else ():
             yield draw(f"known values ({sampler})", sampler, known=known_values, resample=1)
 
 
