@@ -69,6 +69,15 @@ def test_an_interrupted_run_goes_on_bit_for_bit(points: Any, tmp_path: Path) -> 
     assert [int(row["steps"]) for row in rows] == [5, 10, 15, 20, 25]
 
 
+def test_the_step_is_compiled_once(points: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Keras replaces the metrics at the beginning of every epoch."""
+    for devices in (None, 1):
+        caplog.clear()
+        with jax.log_compiles(), caplog.at_level("WARNING"):
+            wdport.train(points(), STATES, tmp_path / f"run{devices}", devices=devices, epochs=2, batch_size=16)
+        assert sum("Compiling jit(train_step)" in text for text in caplog.messages) == 1
+
+
 def test_optimizers_of_keras(points: Any, tmp_path: Path) -> None:
     given = {"epochs": 4, "batch_size": 16}
     ours = wdport.train(points(), STATES, tmp_path / "ours", optimizer=SGD([{"lr": 1e-3}]), **given)

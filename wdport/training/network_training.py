@@ -74,7 +74,7 @@ class NetworkTraining(keras.Model):
         # A variable of the model, so that it is saved and restored with the state of a run.
         self.seeds = keras.random.SeedGenerator(seed)
         self.validation_key = np.array(self.seeds.state.value)
-        self.placement = Placement()
+        self.placement: Placement | None = None  # of the variables in a run of wdport.train
         # In place of Keras's mean of the loss, which counts samples of weight 0.
         self.trackers = [keras.metrics.Mean(name=name, dtype=self.variable_dtype) for name in ("loss", *metrics)]
 
@@ -166,17 +166,24 @@ class NetworkTraining(keras.Model):
             self.train_function = self._make_function(self._compiled_step())
 
     def _compiled_step(self) -> Callable[[Any, Any], tuple[Any, Any]]:
-        shardings = self.placement.shardings(self._get_jax_state(True, True, True, True))
+        placement, shardings = self.placement, None
+        if placement is not None:
+            shardings = jax.tree.map(lambda leaf: leaf.sharding, self._get_jax_state(True, True, True, True))
         # The state is donated: a step writes the new one into the memory of the old one.
-        compiled = jax.jit(weakly(self.train_step), donate_argnums=0,
-                           compiler_options=step_options(self.network.compute_dtype),
-                           out_shardings=None if shardings is None else (None, shardings))  # fmt: skip
+        compiled: Any = jax.jit(weakly(self.train_step), donate_argnums=0,
+                                compiler_options=step_options(self.network.compute_dtype),
+                                out_shardings=None if shardings is None else (None, shardings))  # fmt: skip
+        if placement is None or shardings is None:
+            return compiled
 
         def step(state: Any, data: Any) -> tuple[Any, Any]:
+            # Keras resets the metrics at the beginning of an epoch; elsewhere, they would need a second program.
+            metrics = [value if value.sharding == sharding else placement.state(value)
+                       for value, sharding in zip(state[-1], shardings[-1], strict=True)]  # fmt: skip
             try:
-                with self.placement.answering():
-                    logs, state = compiled(state, data)
-                    self.placement.settle(state)
+                with placement.answering():
+                    logs, state = compiled((*state[:-1], metrics), data)
+                    placement.settle(state)
             except LostProcess:
                 # Else Keras reads the state, whose memory was given away, and its error hides this one.
                 self._jax_state = None

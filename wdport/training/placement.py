@@ -24,58 +24,18 @@ Feed = Callable[[Array], Array]
 
 
 class Placement:
-    """On the default device; the base of the one below."""
-
-    count = 1
-
-    def state(self, tree: Any) -> Any:
-        """Owned copies of arrays, placed; a step may take their memory."""
-        # jax.numpy.array copies; device_put may return the same buffer, which donation would delete for its owner.
-        return jax.tree.map(lambda leaf: jax.numpy.array(leaf), tree)
-
-    def like(self, tree: Any) -> Any:
-        """Shapes, dtypes and shardings of placed arrays."""
-        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), tree)
-
-    def shardings(self, tree: Any) -> Any:
-        """What a compiled step shall return the arrays in; None leaves it to JAX."""
-        return None
-
-    def everywhere(self, array: Array) -> Tensor:
-        """An array on every device."""
-        placed: Tensor = jax.device_put(array)
-        return placed
-
-    def batch(self, numbers: Array, feed: Feed) -> Array | Tensor:
-        """The rows of a batch; every process feeds only those of its own devices."""
-        fed: Array = feed(numbers)
-        return fed
-
-    def batch_sharding(self) -> Sharding | None:
-        """How the batches of :meth:`batch` are divided; None leaves it to JAX."""
-        return None
-
-    def whole(self, tree: Any) -> Any:
-        """Arrays in the host's memory; all processes must call it together."""
-        return jax.tree.map(np.asarray, tree)
-
-    def settle(self, tree: Any) -> None:
-        """Called after every step."""
-
-    def answering(self) -> AbstractContextManager[None]:
-        """Raises :class:`wdport.devices.LostProcess` if another process ends in the block."""
-        return nullcontext()
-
-
-class Divided(Placement):
-    """On a mesh with the axis ``axis``: batches are divided along it, and weights replicated, or sharded along it.
+    """On a mesh with the axis ``axis``, by default the one device that JAX uses: batches are divided along it, and
+    weights replicated, or sharded along it.
 
     ``in_place`` leaves placed arrays where they are.
     """
 
-    def __init__(self, mesh: Mesh, axis: str, shard_weights: bool = False, in_place: bool = False) -> None:
-        self.mesh, self.axis, self.shard_weights, self.in_place = mesh, axis, shard_weights, in_place
-        self.count = int(mesh.shape[axis])
+    def __init__(
+        self, mesh: Mesh | None = None, axis: str = AXIS, shard_weights: bool = False, in_place: bool = False
+    ) -> None:
+        self.mesh = mesh or Mesh(np.array(list(jax.numpy.zeros(()).devices())), (AXIS,))
+        self.axis, self.shard_weights, self.in_place = axis, shard_weights, in_place
+        self.count = int(self.mesh.shape[axis])
         self._shapes: dict[Feed, tuple[int, ...]] = {}  # of a row, by what feeds it
         self._whole = jax.jit(lambda leaf: leaf, out_shardings=self._over())
 
@@ -89,6 +49,8 @@ class Divided(Placement):
         return self._over() if axis is None else self._over(*[None] * axis, self.axis)
 
     def state(self, tree: Any) -> Any:
+        """Copies of arrays, placed; a step may take their memory."""
+
         def placed(leaf: Any) -> Tensor:
             sharding = self._of(leaf)
             if isinstance(leaf, jax.Array) and not leaf.is_fully_addressable:
@@ -101,13 +63,16 @@ class Divided(Placement):
 
         return jax.tree.map(placed, tree)
 
-    def shardings(self, tree: Any) -> Any:
-        return jax.tree.map(lambda leaf: leaf.sharding, tree)
+    def like(self, tree: Any) -> Any:
+        """Shapes, dtypes and shardings of placed arrays."""
+        return jax.tree.map(lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding), tree)
 
     def everywhere(self, array: Array) -> Tensor:
+        """An array on every device."""
         return jax.make_array_from_callback(array.shape, self._over(), lambda part: array[part])
 
-    def batch(self, numbers: Array, feed: Feed) -> Array | Tensor:
+    def batch(self, numbers: Array, feed: Feed) -> Tensor:
+        """The rows of a batch; every process feeds only those of its own devices."""
         if feed not in self._shapes:
             self._shapes[feed] = feed(numbers[:1]).shape[1:]
         shape = (len(numbers), *self._shapes[feed])
@@ -117,10 +82,14 @@ class Divided(Placement):
 
         return jax.make_array_from_callback(shape, self._over(self.axis), rows)
 
-    def batch_sharding(self) -> Sharding | None:
+    @property
+    def batch_sharding(self) -> Sharding:
+        """How the batches of :meth:`batch` are divided."""
         return self._over(self.axis)
 
     def whole(self, tree: Any) -> Any:
+        """Arrays in the host's memory; all processes must call it together."""
+
         def host(leaf: Tensor) -> Array:
             if not (leaf.is_fully_addressable or leaf.is_fully_replicated):
                 leaf = self._whole(leaf)
@@ -130,10 +99,13 @@ class Divided(Placement):
             return jax.tree.map(host, tree)
 
     def settle(self, tree: Any) -> None:
-        if self.mesh.devices.flat[0].platform == "cpu":  # its devices share threads, and would wait for each other
+        """Called after every step."""
+        # Devices of a CPU share threads, and would wait for each other.
+        if self.mesh.size > 1 and self.mesh.devices.flat[0].platform == "cpu":
             jax.block_until_ready(tree)
 
     def answering(self) -> AbstractContextManager[None]:
+        """Raises :class:`wdport.devices.LostProcess` if another process ends in the block."""
         return answering(KEPT) if jax.process_count() > 1 else nullcontext()
 
 
@@ -147,7 +119,7 @@ def placement_of(devices: int | str | None, shard_weights: bool) -> Placement:
         local = local_devices(devices)
         ids = {device.id for device in local}
         chosen = local if jax.process_count() == 1 else _everywhere(len(ids))
-        return Divided(Mesh(np.array(chosen), (AXIS,)), AXIS, shard_weights)
+        return Placement(Mesh(np.array(chosen), (AXIS,)), shard_weights=shard_weights)
     if shard_weights:
         raise UsageError("shard_weights", "there is only one device", 'ask for several, or for "all" devices')
     if jax.process_count() > 1:
@@ -155,7 +127,7 @@ def placement_of(devices: int | str | None, shard_weights: bool) -> Placement:
     distribution = keras.distribution.distribution()
     if distribution is None:
         return Placement()
-    return Divided(distribution.device_mesh.backend_mesh, distribution.batch_dim_name, in_place=True)
+    return Placement(distribution.device_mesh.backend_mesh, distribution.batch_dim_name, in_place=True)
 
 
 def _everywhere(count: int) -> list[jax.Device]:

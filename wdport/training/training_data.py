@@ -363,7 +363,7 @@ class TrainingBatches(keras.utils.PyDataset):
         self.states = range(source.count) if states is None else states
         self.per_epoch = -(-len(self.states) // batch_size)
         self._held = placement.everywhere(source.held)
-        self._take = jax.jit(source.take, out_shardings=placement.batch_sharding())
+        self._take = jax.jit(source.take, out_shardings=placement.batch_sharding)
         self.begin(0)
 
     def of(self, states: range) -> TrainingBatches:
@@ -388,7 +388,7 @@ class TrainingBatches(keras.utils.PyDataset):
         """The batches of the epoch that are left."""
         return self.per_epoch - self.skipped
 
-    def __getitem__(self, index: int) -> tuple[Any, Array | Tensor]:
+    def __getitem__(self, index: int) -> tuple[Any, Tensor]:
         """The inputs and the weights of a batch, see :class:`~wdport.training.model.DiffusionTraining`."""
         first = (self.skipped + index) * self.batch_size
         numbers = self._numbers[first : first + self.batch_size]
