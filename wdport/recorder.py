@@ -32,7 +32,7 @@ import warnings
 import zipfile
 import zlib
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
 from typing import (
     TYPE_CHECKING,
@@ -785,10 +785,13 @@ class Conditioning:
     outputs: Outputs
 
 
-def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: str) -> Conditioning:
+def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: str, wide: bool = False) -> Conditioning:
     """Run a float64 module with random relative errors of the size of ``dtype``'s rounding in all tensors between its
-    submodules."""
+    submodules; without those of float32 if the float32 module computes in ``wide`` numbers itself."""
     rounded, unit = cast(cast(inputs, np.dtype(dtype)), np.float64), ROUNDING[dtype]
+    # What code computes in float64 on purpose, such as the phase of a large number, is not to be excused.
+    if wide and dtype == "float32":
+        unit = 0.0
     with highest_precision(), lifted():
         outputs, calls = record(module, rounded)
         result = Conditioning({name: Spread() for name in calls}, tuple(map(np.zeros_like, outputs)))
@@ -812,6 +815,23 @@ def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: s
                 if name in running:
                     spread.add("running", running[name].outputs, calls[name].outputs, len(case.extremes))
     return result
+
+
+def computes_in_float64(single: Module, inputs: Sequence[Nested]) -> bool:
+    """Whether a float32 module makes a float64 tensor of floating-point ones of float32."""
+    import torch
+
+    wide: list[bool] = []
+
+    def watch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        result = function(*args, **kwargs)
+        narrow = [item for item in tensors_of(args) if item.dtype == torch.float32 and item.numel() > 1]
+        wide.append(bool(narrow) and isinstance(result, torch.Tensor) and result.dtype == torch.float64)
+        return result
+
+    with functions(watch):
+        run(single, inputs)
+    return any(wide)
 
 
 def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
@@ -839,7 +859,7 @@ def _disturbed(
 
     def disturb(name: str, caller: str, part: Module, compute: Compute, arguments: Given) -> object:
         output = compute(*arguments)
-        moved = [_tensor(_moved(to_array(tensor), rng, unit)) for tensor in _tensors(output)]
+        moved = [_tensor(_moved(to_array(tensor), rng, unit)) for tensor in tensors_of(output)]
         calls.update(_apart(name, part, arguments, {}, _silent)[0])
         calls[name] = Call(
             (), tuple(to_array(tensor) for tensor in moved[: 1 if _is_attention(part) else None]), caller
@@ -972,9 +992,10 @@ def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None
     with torch.no_grad(), nullcontext() if fast else _by_submodules(module), _equals_in_order():
         output = module(*(_tensor(value) for value in inputs))
     if names is not None:
-        named = isinstance(output, dict) and all(len(_tensors(value)) == 1 for value in output.values())
-        names[:] = list(map(str, output)) if named else [""] * len(_tensors(output))
-    return tuple(to_array(tensor) for tensor in _tensors(output))
+        named = isinstance(_by_name(output), dict)
+        tensors = named_leaves(output, lambda item: isinstance(item, torch.Tensor))
+        names[:] = [name if named else "" for name, _ in tensors]
+    return tuple(to_array(tensor) for tensor in tensors_of(output))
 
 
 @contextmanager
@@ -1113,7 +1134,7 @@ def _inputs(
     parameters' names."""
     order = parameter_names(part)
     named = [*zip([*order, *([""] * len(args))], args), *_ordered(part, kwargs).items()]
-    held = [(name, value) for name, value in named if _tensors(value)]
+    held = [(name, value) for name, value in named if tensors_of(value)]
     return tuple(_nested(value) for _, value in held), tuple(name for name, _ in held)
 
 
@@ -1123,7 +1144,7 @@ def _shapes(values: Sequence[Nested]) -> list[tuple[int, ...]]:
 
 def _outputs(part: Module, output: object) -> tuple[Array, ...]:
     """Copies of the tensors that a module returns; for attention only the output, not the weights."""
-    return tuple(to_array(tensor) for tensor in _tensors(output)[: 1 if _is_attention(part) else None])
+    return tuple(to_array(tensor) for tensor in tensors_of(output)[: 1 if _is_attention(part) else None])
 
 
 def _fed(part: Module, arguments: Given, answer: Call) -> Given:
@@ -1155,19 +1176,41 @@ def _ordered(part: Module, kwargs: Mapping[str, object]) -> dict[str, object]:
     return dict(sorted(kwargs.items(), key=lambda item: order.index(item[0]) if item[0] in order else len(order)))
 
 
-def _tensors(value: object) -> list[Tensor]:
-    """The tensors of nested lists, tuples and dictionaries, in order."""
+def tensors_of(value: object) -> list[Tensor]:
+    """The tensors of nested lists, tuples, dictionaries and dataclasses, in order."""
     import torch
 
-    if isinstance(value, dict):
-        value = list(value.values())
-    return [leaf for leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
+    return [leaf for _, leaf in named_leaves(value, lambda item: isinstance(item, torch.Tensor))]
+
+
+def named_leaves(value: object, is_leaf: Callable[[object], bool]) -> list[tuple[str, Any]]:
+    """The leaves of nested lists, tuples, dictionaries and dataclasses, in order, by their keys and numbers, such as
+    "hidden.0"; a part of one leaf needs no number."""
+    if is_leaf(value):
+        return [("", value)]
+    value = _by_name(value)
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
+    named: list[tuple[str, Any]] = []
+    for key, item in items:
+        inner = named_leaves(item, is_leaf)
+        named += [(f"{key}.{name}" if len(inner) > 1 else str(key), leaf) for name, leaf in inner]
+    return named
+
+
+def _by_name(value: object) -> object:
+    """A dataclass as a dictionary, without fields that are None."""
+    if isinstance(value, dict) or not is_dataclass(value) or isinstance(value, type):
+        return value
+    named = {field.name: getattr(value, field.name) for field in fields(value)}
+    return {name: item for name, item in named.items() if item is not None}
 
 
 def _filled(value: object, tensors: Iterator[Tensor]) -> object:
     """``value`` with each of its tensors replaced by the next of ``tensors``."""
     import torch
 
+    if isinstance(named := _by_name(value), dict) and not isinstance(value, dict):
+        return replace(value, **{name: _filled(item, tensors) for name, item in named.items()})  # type: ignore[type-var]
     if isinstance(value, dict):
         return type(value)((key, _filled(item, tensors)) for key, item in value.items())
     if isinstance(value, (list, tuple)):
@@ -1179,8 +1222,8 @@ def _filled(value: object, tensors: Iterator[Tensor]) -> object:
 
 def _nested(value: object) -> Nested:
     if isinstance(value, (list, tuple)):
-        return [_nested(item) for item in value if _tensors(item)]
-    arrays = [to_array(tensor) for tensor in _tensors(value)]
+        return [_nested(item) for item in value if tensors_of(item)]
+    arrays = [to_array(tensor) for tensor in tensors_of(value)]
     return arrays if isinstance(value, dict) else arrays[0]
 
 
@@ -1364,7 +1407,7 @@ def _check_apart(name: str, recomputed: Sequence[Tensor], output: object) -> Non
     """Raise :class:`Refusal` if the recomputed output is not the module's own."""
     import torch
 
-    for ours, actual in zip(recomputed, _tensors(output)):
+    for ours, actual in zip(recomputed, tensors_of(output)):
         # The bound is one for float64.
         if actual.dtype != torch.float64:
             continue
@@ -1459,12 +1502,12 @@ class Subject:
 
 def build(
     target: str, checkpoint: str, key: str | None = None, tensors: Mapping[str, Array] | None = None,
-    arguments: Mapping[str, object] | None = None, spare: Collection[str] = (),
+    arguments: Mapping[str, object] | None = None, spare: Collection[str] = (), carried: Collection[str] = (),
 ) -> Subject:  # fmt: skip
     """Build the model of ``module:factory`` with the checkpoint's weights, in float32 and in float64.
 
-    ``tensors`` are those of the checkpoint, if they were read before; the model need not have the ``spare`` ones.
-    ``arguments`` are the factory's, by name.
+    ``tensors`` are those of the checkpoint, if they were read before; the model need not have the ``spare`` ones, and
+    those that the port holds as they are, ``carried``, are not recomputed. ``arguments`` are the factory's, by name.
     """
     factory = _find_factory(target)
     import torch
@@ -1484,7 +1527,7 @@ def build(
     stored = {name: str(tensor.dtype)[6:] for name, tensor in (state.tensors if state else narrow.state_dict()).items()}
     narrow.float()
     notes: list[str] = []
-    recomputed = _settle(target, narrow, wide, single, double, notes)
+    recomputed = _settle(target, narrow, wide, single, double, notes, carried)
     summaries = {
         name: Tensors(tuple(t.shape), stored.get(name, ""), None if name in recomputed else _digest(to_array(t)))
         for name, t in narrow.state_dict().items()
@@ -1678,11 +1721,12 @@ def _before_loading(fresh: Fresh) -> Iterator[None]:
 
 
 def _settle(
-    target: str, narrow: Module, wide: Module, single: Fresh, double: Fresh, notes: list[str]
-) -> Collection[str]:
+    target: str, narrow: Module, wide: Module, single: Fresh, double: Fresh, notes: list[str],
+    carried: Collection[str],
+) -> Collection[str]:  # fmt: skip
     """Copy the float32 module's parameters to the float64 module, which keeps its computed tables if the checkpoint's
-    equal them up to rounding. Returns the tables that were stored in 16 bits; both modules then have them
-    recomputed."""
+    equal them up to rounding and they are not ``carried``. Returns the tables that were stored in 16 bits; both modules
+    then have them recomputed."""
     import torch
 
     parameters, wide_parameters = dict(narrow.named_parameters()), dict(wide.named_parameters())
@@ -1698,6 +1742,8 @@ def _settle(
             exact, rounded = double.get((part, name)), single.get((parts[path], name))
             if not buffer.is_floating_point():
                 part._buffers[name] = stored.clone()
+            elif where in carried:
+                part._buffers[name] = stored.double()
             elif exact is None or rounded is None:
                 part._buffers[name] = buffer.double()
                 if buffer.dtype != torch.float64:
@@ -1956,7 +2002,8 @@ def _record_cases(
                 if not cases and (deviation := fast_path_error(subject.modules["float32"], observation)):
                     notes[f"the reference {FAST} {deviation:.1e}"] = None
                 dtypes = ("float64", "float32") if case.numerics else ("float64",)
-                moves = {dtype: conditioning(subject.modules["float64"], case, inputs, dtype) for dtype in dtypes}
+                wide = computes_in_float64(subject.modules["float32"], cast(inputs, np.float32))
+                moves = {dtype: conditioning(subject.modules["float64"], case, inputs, dtype, wide) for dtype in dtypes}
                 for name, index in scalar_fed(inputs, observation.calls).items() if not sweeps else ():
                     if name in names and index in every:
                         sweeps |= sweep(subject.modules, [name], every[index])

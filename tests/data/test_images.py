@@ -49,6 +49,22 @@ def test_colors_are_those_of_the_model(tmp_path: Path) -> None:
     np.testing.assert_array_equal(read_images(tmp_path, (4, 6, 1))[0][0, ..., 0], gray)
 
 
+def test_images_of_16_bits_are_not_clipped(tmp_path: Path) -> None:
+    narrow = np.random.default_rng(0).integers(0, 256, SHAPE[:2], dtype=np.uint8)
+    Image.fromarray(narrow.astype(np.uint16) * 257).save(tmp_path / "a.png")
+    for channels in (1, 3):
+        images, _ = read_images(tmp_path, (*SHAPE[:2], channels))
+        np.testing.assert_array_equal(images[0], np.repeat(narrow[..., None], channels, -1))
+
+
+def test_a_folder_without_images_is_no_class(tmp_path: Path) -> None:
+    for name in ("cats", "dogs"):
+        _write(tmp_path / name, ["a.png"])
+    (tmp_path / "birds").mkdir()
+    with pytest.raises(InputError, match=r"birds: has no \.png or .jpg images, and would count as a class; remove it"):
+        read_images(tmp_path, SHAPE)
+
+
 def test_what_does_not_fit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match=r"has no \.png or .jpg images"):
         read_images(tmp_path, SHAPE)

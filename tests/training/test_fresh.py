@@ -174,6 +174,16 @@ def test_a_unet_is_trained_by_one_command(tmp_path: Path, capsys: pytest.Capture
         assert "2 steps in 1 epochs" in capsys.readouterr().out
         losses.append((tmp_path / name / "metrics.csv").read_text().splitlines()[1].split(",")[2])
     assert float(losses[0]) == pytest.approx(float(losses[1]), rel=1e-6)
+    new = {path: np.asarray(variable.value) for path, variable in
+           variables_by_path(wdport.new_model(tmp_path / "unet", seed=7)).items()}  # fmt: skip
+    run = [*options[:-1], "--epochs", "1", "--seed", "7", "--lr", "1e-30", "--weight-decay", "0", "-o"]
+    assert main(["train", *arrays, *run, str(tmp_path / "still")]) == 0
+    still = variables_by_path(wdport.load_model(tmp_path / "still" / "model.keras"))
+    assert all(np.allclose(new[path], variable.value, rtol=0, atol=1e-20) for path, variable in still.items())
+    with pytest.raises(UsageError, match="data: does not determine anything of this model; leave it out"):
+        wdport.new_model(tmp_path / "unet", "series.csv")
+    assert main(["train", str(tmp_path / "images"), *options, str(tmp_path / "many"), "--set", "no_class=2"]) == 2
+    assert "has 3 folders of classes, and the label 2 means no class" in capsys.readouterr().err
     trained = wdport.load_model(tmp_path / "run" / "model.keras")
     assert wdport.sample(trained, 2, sampler="ddim", steps=4, labels=[0, 1]).states.shape == (2, 8, 8, 1)
 

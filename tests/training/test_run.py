@@ -202,7 +202,9 @@ def test_a_loss_that_is_not_finite_stops_the_run(
             loss()
 
     given = {**GIVEN, "save_every": save_every, "report": report}
-    with pytest.raises(UsageError, match=f"loss: is not a finite number after {steps} steps; nothing was saved"):
+    with pytest.raises(
+        UsageError, match=f"training: the loss is not a finite number after {steps} steps; nothing was saved"
+    ):
         wdport.train(points(), STATES, tmp_path / "run", optimizer=SGD([{"lr": 1e30}]), **given)
     assert not (tmp_path / "run" / NAME).exists()
 

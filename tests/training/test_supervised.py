@@ -48,6 +48,11 @@ def huber(targets: Any, outputs: Any) -> Any:
     return jnp.where(gap < 1.0, 0.5 * gap**2, gap - 0.5)
 
 
+def root(targets: Any, outputs: Any) -> Any:
+    """A loss of 0 whose slope is infinite."""
+    return jnp.sqrt(jnp.abs(outputs - outputs)) + 0.0 * targets
+
+
 LOSSES: dict[str, tuple[Any, Callable[..., torch.Tensor]]] = {
     "mse": ("mse", nn.functional.mse_loss),
     "cross_entropy": ("cross_entropy", nn.functional.cross_entropy),
@@ -239,3 +244,25 @@ def test_the_best_weights_have_their_own_running_statistics(tmp_path: Path) -> N
         variable.assign(run.best[path])
     outputs = model.predict(inputs[32:], verbose=0)
     assert np.mean((outputs - targets[32:]) ** 2) == pytest.approx(lowest, rel=1e-5)
+
+
+def test_weights_that_are_not_finite_are_not_saved(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    targets = np.zeros((8, 3), np.float32)
+    text = "training: weights are not finite numbers after 1 steps; nothing was saved; lower the learning rate"
+    with pytest.raises(UsageError, match=text):
+        wdport.train(wdport.training_model(network(), loss=root), data, tmp_path / "run", targets=targets, epochs=2)
+    assert not (tmp_path / "run" / "state.npz").exists()
+
+
+def test_evaluate_lists_the_loss_once_and_a_lost_table_is_written_again(tmp_path: Path) -> None:
+    data = np.random.default_rng(0).normal(size=(8, 4)).astype(np.float32)
+    training = wdport.training_model(network(), loss="mse")
+    for _ in range(2):
+        run = wdport.train(training, data, tmp_path / "run", targets=data[:, :3], epochs=1)
+        lines = (tmp_path / "run" / "metrics.csv").read_text().splitlines()
+        assert lines[1].split(",")[2] == str(run.losses[0])
+        (tmp_path / "run" / "metrics.csv").unlink()
+    training.compile("sgd")
+    loss = training.evaluate((data, data[:, :3]), verbose=0)
+    assert loss == pytest.approx(np.mean((training.network.predict(data, verbose=0) - data[:, :3]) ** 2), rel=1e-5)

@@ -38,7 +38,7 @@ from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.sampling.api import read_init
 from wdport.training.converted_optimizer import load_optimizer, save_optimizer
-from wdport.training.initial import is_library_configuration, save_initial_model
+from wdport.training.initial import convert_initial_model, is_library_configuration
 from wdport.training.model import family_recipe, new_configuration, recipe_of, training_model
 from wdport.training.network_training import NetworkTraining
 from wdport.training.placement import wait_for_all
@@ -117,9 +117,7 @@ def _begun(request: TrainRequest) -> Iterator[_Begin]:
     if request.resume is None and is_library_configuration(request.config):
         _require_no_recipe(request)
         with scratch_folder() as folder:
-            start = Path(folder) / "initial"
-            save_initial_model(Path(str(request.config)), request.seed, start)
-            converted = convert(start, Path(folder) / "begin.keras", values=request.values or None).output
+            converted = convert_initial_model(Path(str(request.config)), request.seed, request.values, Path(folder))
             yield _Begin(lambda dtype: load_model(converted, dtype), None, Recipe())
         return
     if request.resume is None:
@@ -180,6 +178,7 @@ def _beside(path: str | None) -> Array | None:
 def _data(request: TrainRequest, training: NetworkTraining) -> Array | str:
     """The data file, or the tokens of a text in samples of ``--length`` for a masked language model."""
     if not isinstance(training, MaskedTraining) or request.data.suffix not in TEXTS:
+        refuse(request, ["length"], "is for a text and a masked language model", "leave it out")
         return str(request.data)
     family: Any
     family, _ = known_model(training.network) or (None, None)

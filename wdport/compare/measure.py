@@ -29,7 +29,8 @@ def like(candidate: Array, reference: Array) -> Array:
 
 
 def relative_l2(candidate: Array, reference: Array) -> float:
-    """||c - r|| / ||r|| in float64, without copies of more than a block."""
+    """||c - r|| / ||r|| in float64, without copies of more than a block; where both are the same infinity, as logits of
+    what is not allowed are, they are equal."""
     axis = int(np.argmax(reference.shape)) if reference.ndim else 0
     blocks = [[array] if array.size <= BLOCK else np.array_split(array, array.size // BLOCK + 1, axis)
               for array in (candidate, reference)]  # fmt: skip
@@ -40,7 +41,19 @@ def relative_l2(candidate: Array, reference: Array) -> float:
             # hypot of block norms does not overflow, as a sum of squares of values around 1e200 would.
             difference = hypot(difference, float(np.linalg.norm(c - r)))
             size = hypot(size, float(np.linalg.norm(r)))
+    if not isfinite(difference) and np.isinf(reference).any():
+        pair = without_infinities(candidate, reference)
+        return inf if np.isinf(pair[1]).any() else relative_l2(*pair)
     return _quotient(difference, size)
+
+
+def without_infinities(*arrays: Array) -> tuple[Array, ...]:
+    """The arrays with 0 in place of an infinity that all of them have at the same place."""
+    infinite = np.isinf(arrays[-1])
+    if not infinite.any():
+        return arrays
+    equal = infinite & np.logical_and.reduce([array == arrays[-1] for array in arrays])
+    return tuple(np.where(equal, 0.0, array) for array in arrays)
 
 
 def _quotient(error: float, size: float) -> float:
@@ -152,6 +165,7 @@ class ErrorPair:
     spread_max: float = 0.0
 
     def add(self, candidate: Array, reference: Array, truth: Array) -> None:
+        candidate, reference, truth = without_infinities(candidate, reference, truth)
         with np.errstate(invalid="ignore"):
             c, r = candidate.astype(np.float64) - truth, reference.astype(np.float64) - truth
         self.candidate_square += float(np.sum(c * c))

@@ -24,6 +24,7 @@ from wdport.errors import IncompleteError, MisfitError
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path, variable_values
 from wdport.model import Array, KerasLayer, KerasModel
+from wdport.recorder import named_leaves
 
 Tensor = Array | jax.Array
 """A NumPy array, or a JAX array, traced or not."""
@@ -357,9 +358,16 @@ def tensors(value: object) -> list[jax.Array]:
 
 def tensor_names(value: object) -> tuple[str, ...]:
     """The names of the arrays of :func:`tensors` in a dictionary; empty for other outputs."""
-    if isinstance(value, dict) and all(len(tensors(output)) == 1 for output in value.values()):
-        return tuple(sorted(value))
-    return ()
+    if not isinstance(value, dict):
+        return ()
+    # JAX sorts dictionaries by their keys.
+    return tuple(name for name, _ in named_leaves(_sorted(value), is_tensor))
+
+
+def _sorted(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _sorted(item) for key, item in sorted(value.items())}
+    return [_sorted(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def _plain(answer: ExpectedCall) -> Plain:

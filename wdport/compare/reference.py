@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Protocol
 
+import numpy as np
 from numpy.typing import ArrayLike
 
 from wdport import recorder
@@ -153,6 +154,10 @@ class Live:
                     raise
                 what = f"running it raises {recorder.one_line(error)}"
                 raise MisfitError(self.code, what, "correct the module, or its inputs") from error
+            if self.code and not case.extremes and any(np.isnan(output).any() for output in observation.outputs
+                                                       if output.dtype.kind == "f"):  # fmt: skip
+                fix = "state inputs for which it is finite, such as `x: b 8, from 1 to 100`"
+                raise MisfitError(self.code, f"its outputs have NaN for the inputs of {case.describe()}", fix)
             if not self.environment:
                 import torch
 
@@ -166,7 +171,13 @@ class Live:
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         self.use(case.random_biases)
         with translated():
-            return recorder.conditioning(self.modules["float64"], case, self.inputs(case), dtype)
+            inputs = self.inputs(case)
+            wide = dtype == "float32" and recorder.computes_in_float64(
+                self.modules["float32"], recorder.cast(inputs, np.float32)
+            )
+            if wide:
+                self._notes["the reference computes in float64, also where the network is in float32"] = None
+            return recorder.conditioning(self.modules["float64"], case, inputs, dtype, wide)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         with translated():

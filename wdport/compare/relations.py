@@ -38,7 +38,7 @@ Known = Mapping[str, Array]
 
 def relations(wrong: Array, right: Array, recorded: Known) -> list[str]:
     """Sentences without a subject that describe ``wrong``, such as "lacks the output of norm1"."""
-    if wrong.shape != right.shape or not np.all(np.isfinite(wrong)) or same(wrong, right):
+    if wrong.shape != right.shape or not np.isfinite([wrong, right]).all() or same(wrong, right):
         return []
     recorded = {name: array for name, array in recorded.items() if np.all(np.isfinite(array))}
     sentences = (step(wrong, right) for step in _BY_ITSELF)

@@ -65,7 +65,7 @@ def restored(
 
 def _by_manifest(converted: Converted, table: Table | None, variables: Mapping[str, Array]) -> Restored:
     if converted.account is None:
-        fix = "give the checkpoint that it was made from, or another of the same model, with --like"
+        fix = "give the checkpoint that it was made from, or another of the same class and sizes, with `--like`"
         raise MisfitError(converted.path, "was saved by Keras and does not describe the checkpoint", fix)
     manifest = cast("Manifest", converted.account.manifest)
     constants = converted.family.constants(converted.config)

@@ -139,7 +139,7 @@ def open_converted(path: str | PathLike[str], own_family: OwnFamily | None = Non
             family, values = find_family(account.family, file), account.values
             _require_description(family, family.load_config(values), metadata)
         else:
-            document: Any = strict_json(metadata.config_json or b"{}", "config.json")
+            document: Any = strict_json(metadata.config_json or b"{}", "config.json", finite=False)
             family = family_of_class(document.get("registered_name") or document.get("class_name"), file)
             values = document["config"]["config"]
         return _large_enough(Converted(file, form, family, family.load_config(values), account, snapshot))

@@ -20,6 +20,9 @@ from wdport.model import Array
 
 SUFFIXES: Final = (".png", ".jpg", ".jpeg")
 
+WIDE: Final = 65535 / 255
+"""The factor between values of 16 and of 8 bits."""
+
 _MODES: Final = {1: "L", 3: "RGB", 4: "RGBA"}
 """Pillow's modes by the number of channels."""
 
@@ -48,6 +51,9 @@ def read_images(folder: Path, shape: tuple[int, int, int]) -> tuple[Array, Array
         classes = [place for place in in_order(folder, None) if place.is_dir() and not place.name.startswith(".")]
         here = in_order(folder, SUFFIXES)
         by_class = [in_order(place, SUFFIXES) for place in classes]
+    if any(by_class) and not all(by_class):
+        empty = classes[[bool(group) for group in by_class].index(False)]
+        raise InputError(empty, "has no .png or .jpg images, and would count as a class", "remove it, or add images")
     spread = sorted((index / len(group), label, file)
                     for label, group in enumerate(by_class) for index, file in enumerate(group))  # fmt: skip
     files = [file for _, _, file in spread] or here
@@ -71,4 +77,6 @@ def _image(path: Path, shape: tuple[int, int, int]) -> Array:
         if image.size != (shape[1], shape[0]):  # before it is decoded
             what = f"has {image.size[1]} x {image.size[0]} pixels, and the model {shape[0]} x {shape[1]}"
             raise Fault(what, "resize the images")
-        return np.asarray(image.convert(_MODES[shape[-1]])).reshape(shape)
+        wide = image.mode.startswith("I")  # of 16 bits, which Pillow would clip to 255
+        narrow = Image.fromarray(np.rint(np.asarray(image) / WIDE).astype(np.uint8)) if wide else image
+        return np.asarray(narrow.convert(_MODES[shape[-1]])).reshape(shape)

@@ -15,7 +15,7 @@ import numpy as np
 
 from wdport.compare.calls import Calls, Case, Outputs, answers_of, cast, layer_of
 from wdport.compare.comparison import Comparison, RoundingErrors
-from wdport.compare.findings import GATES, Gate, Measure
+from wdport.compare.findings import GATES, Gate, Measure, notice
 from wdport.compare.gate_bounds import NUMERICS, UNIT_ROUNDOFF_16
 from wdport.compare.layer_errors import InPort
 from wdport.compare.measure import ErrorPair
@@ -24,7 +24,7 @@ from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Sampled
 from wdport.model import Array, KerasModel
 from wdport.parity.trajectories import WHOLE, SamplingNetwork
-from wdport.recorder import changed_tokens, isolate, lifted, record, run
+from wdport.recorder import changed_tokens, isolate, lifted, one_line, record, run
 
 Ran = tuple[Outputs, Calls]
 """The outputs of a run of the reference, and every call in it."""
@@ -41,7 +41,10 @@ def bfloat16_gate(
     probe = Probe(model, {layer_of(tap.candidate) for tap in taps})
     ratios: dict[str, float] = {}
     for case in cases:
-        errors = _errors(comparison, probe, case)
+        try:
+            errors = _errors(comparison, probe, case)
+        except _NotRun as error:
+            return GATES["B'"].gate(0, 0, (), (notice(str(error)),)), {}
         for pairs in (errors.alone, errors.inputs):
             for name, pair in pairs.items():
                 ratios[name] = max(pair.ratio, ratios.get(name, 0.0))
@@ -49,6 +52,10 @@ def bfloat16_gate(
         network = SamplingNetwork(prepared.family, prepared.config, {POLICY: model}, full=False)
         ratios[WHOLE] = _whole(comparison, network, cases[0]).ratio
     return _gate(ratios, len(taps) + len(comparison.outputs) + samples), ratios
+
+
+class _NotRun(Exception):
+    """The user's reference does not run under autocast."""
 
 
 def _gate(ratios: dict[str, float], expected: int) -> Gate:
@@ -114,8 +121,15 @@ def _reference_calls(
     answers = changed_tokens(answers, _as_bfloat16)
     single = cast(inputs, np.float32)
     # Like Keras's policy, autocast keeps the weights in float32.
-    with torch.autocast("cpu", torch.bfloat16):
-        low = isolate(modules["float32"], single, answers)
+    try:
+        with torch.autocast("cpu", torch.bfloat16):
+            low = isolate(modules["float32"], single, answers)
+    except (RuntimeError, TypeError, ValueError, IndexError) as error:
+        # One of a reference that comes with wdport is a bug, and keeps its traceback.
+        if not comparison.reference.code:
+            raise
+        text = f"not compared: the reference does not run under torch.autocast: {one_line(error)}"
+        raise _NotRun(text) from error
     with lifted():
         wide = {name: cast(call, np.float64) for name, call in answers.items()}
         high = isolate(modules["float64"], cast(single, np.float64), wide)

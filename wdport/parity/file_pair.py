@@ -26,7 +26,7 @@ from wdport.families.roles import KeptByKeras, OwnFamily
 from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import digest
 from wdport.files.model_target import FOLDER
-from wdport.keras_runtime import layers_by_path
+from wdport.keras_runtime import layers_by_path, variables_by_path
 from wdport.model import STATED, Array, KerasModel, KerasVariable, Resolved, Stated
 from wdport.parity.verify_options import Pair
 
@@ -80,9 +80,13 @@ def rebuilt_otherwise(converted: Converted, model: KerasModel) -> Iterator[Findi
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            saved = layers_by_path(keras.saving.load_model(converted.path, compile=False))
+            loaded = keras.saving.load_model(converted.path, compile=False)
         except Exception:  # whatever the user's code raises; a class that is not registered, for one
             return
+    saved = layers_by_path(loaded)
+    if missing := len(variables_by_path(model).keys() - variables_by_path(loaded).keys()):
+        yield notice(f"keras.saving.load_model builds the file's model without {missing} of its variables, which then "
+                     "get random values; load it with wdport.load_model, or give the model a `build`")  # fmt: skip
     standard = vars(keras.layers.Layer())
     for path, layer in layers_by_path(model).items():
         # Keras builds layers below others when they are first called, and `build` may set attributes.

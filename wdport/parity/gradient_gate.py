@@ -58,7 +58,11 @@ def gradient_gate(
     if probe.output_names and sorted(probe.output_names) == sorted(output_names):
         slopes = [slopes[probe.output_names.index(name)] for name in output_names]
     # The same random cotangent on both sides: the port's, moved to the reference's layout.
-    back = [laid_out(slope, output.shape, rules) for slope, output in zip(slopes, outputs, strict=True)]
+    try:
+        back = [laid_out(slope, output.shape, rules) for slope, output in zip(slopes, outputs, strict=True)]
+    except ValueError as error:
+        unlike = fact(f"not compared, since the network's outputs differ: {error}", kind="missing")
+        return GradientErrors({}, [], {}, GATES["C"].gate(0, 1, (), (unlike,)))
     theirs = torch_gradients(module, inputs, back, {layer_of(tap.reference) for tap in compared})
     ported = {name: variable for name, variable in variables_by_path(probe.model).items() if variable.trainable}
     place = {id(variable): index for index, variable in enumerate(probe.model.trainable_variables)}
@@ -74,8 +78,7 @@ def gradient_gate(
         part_errors = {name: relative_l2(first[:, part], their_first[:, part]) for name, part in port.parts.items()}
     input_pairs = ((a, b) for a, b in zip(by_input, moved, strict=True) if a is not None and b is not None)
     by_variable = variable_errors(ours, moved_gradients(prepared, theirs.parameters))
-    errors = dict(tap_errors)
-    errors |= {f"input {index}": relative_l2(a, b) for index, (a, b) in enumerate(input_pairs)}
+    errors = {f"input {index}": relative_l2(a, b) for index, (a, b) in enumerate(input_pairs)}
     errors |= {f"input of {name}": error for name, error in part_errors.items()}
     errors |= by_variable
     # What weight_norm makes has no gradient to compare with.
@@ -84,8 +87,17 @@ def gradient_gate(
     facts = [fact(f"the gradient by {name} was not compared", name, "missing") for name in missing]
     why = "is made by weight_norm, so its gradient has no counterpart"
     facts += [notice(f"{name} {why}", name) for name in sorted(weight_normed)]
-    measures = tuple(measure(name, "gradient", error, "gradient") for name, error in errors.items())
-    gate = GATES["C"].gate(len(errors), len(errors) + len(missing), measures, tuple(facts))
+    measures = [measure(name, "gradient", error, "gradient") for name, error in errors.items()]
+    by_layer = [measure(name, "gradient", error, "gradient") for name, error in tap_errors.items()]
+    if not any(measured.beyond for measured in measures):
+        # An output that is returned twice, or `stop_gradient` in place of a gradient that is not used.
+        others = [measured for measured in by_layer if measured.beyond]
+        text = "the gradient by {} differs by {:.1e}, and those by variables and inputs agree"
+        facts += [notice(text.format(other.subject, other.value), other.subject) for other in others]
+        by_layer = [measured for measured in by_layer if not measured.beyond]
+    measures = [*by_layer, *measures]
+    errors = tap_errors | errors
+    gate = GATES["C"].gate(len(errors), len(errors) + len(missing), tuple(measures), tuple(facts))
     return GradientErrors(tap_errors, list(part_errors.values()), by_variable, gate)
 
 

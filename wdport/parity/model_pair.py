@@ -7,8 +7,9 @@ biases would hide missing ones.
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
@@ -30,7 +31,7 @@ from wdport.files.model_files import read_variables
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.mapping.plan import Move
 from wdport.model import Array, KerasModel, Signature
-from wdport.recorder import CASES, LONGEST, Input, build, checked_inputs, highest_precision, lifted, run
+from wdport.recorder import CASES, LONGEST, Input, Subject, build, checked_inputs, highest_precision, lifted, run
 
 if TYPE_CHECKING:
     import torch
@@ -270,7 +271,8 @@ def user_reference(
     with translated():
         state = rounded or {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
         arguments = getattr(prepared.config, "arguments", {})
-        subject = build(target, str(prepared.checkpoint.path), key, state, arguments, prepared.plan.drops)
+        carried = {name for move in prepared.plan.moves for name in move.sources}
+        subject = build(target, str(prepared.checkpoint.path), key, state, arguments, prepared.plan.drops, carried)
     # A factory that loads the checkpoint itself would undo the rounding.
     for name, tensor in subject.modules["float32"].state_dict().items() if rounded else ():
         if name in state and not np.array_equal(tensor.numpy(), state[name].astype(np.float32), equal_nan=True):
@@ -280,7 +282,17 @@ def user_reference(
         fix = "add `inputs:` to the table, give `--input 'x: b 3 48 48'`, or return (module, make_inputs)"
         raise UsageError(target, "the model's inputs are not known", fix)
     drawn = () if subject.make_inputs else longest_inputs(signature, subject.modules["float64"])
-    return Live(subject.modules, subject.make_inputs, subject.notes, target, drawn)
+    return Live(subject.modules, subject.make_inputs, [*subject.notes, *_left_out(subject, drawn)], target, drawn)
+
+
+def _left_out(subject: Subject, drawn: Sequence[Input]) -> Iterator[str]:
+    """A note if the last input may be left out in PyTorch, and no case does so."""
+    parameters = [parameter for parameter in inspect.signature(subject.modules["float64"].forward).parameters.values()
+                  if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]  # fmt: skip
+    if drawn and len(drawn) <= len(parameters) and not drawn[-1].optional:
+        name, last = drawn[-1].name, parameters[len(drawn) - 1]
+        if last.default is not inspect.Parameter.empty:
+            yield f"calls without {last.name} are not compared; state the input as `{name}?: ...` if it may be left out"
 
 
 def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input, ...]:

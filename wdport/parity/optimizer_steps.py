@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import jax
 import numpy as np
 
-from wdport.compare.calls import Case, leaves
+from wdport.compare.calls import Case
 from wdport.compare.layouts import axes, laid_out
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.programs import CompiledProgram
@@ -29,7 +29,7 @@ from wdport.mapping.rearrange import apply_rule
 from wdport.model import Array, KerasModel, KerasVariable, Objective
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.recorder import run
+from wdport.recorder import run, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -85,7 +85,7 @@ def _losses_by_targets(prepared: Prepared, probe: GradientProbe, reference: Refe
         output_names: list[str] = []
         shapes = [output.shape for output in run(module, inputs, output_names)]
         returned = module(*[torch.from_numpy(np.array(array)) for array in inputs])
-        torch_outputs = list(returned.values()) if isinstance(returned, dict) else leaves(returned)
+        torch_outputs = tensors_of(returned)
         loss = torch.zeros((), dtype=torch.float64)
         places = _places(probe.output_names, output_names, len(shapes))
         for output, shape, place in zip(torch_outputs, shapes, places, strict=True):

@@ -11,6 +11,7 @@ import torch
 
 from wdport.compare.calls import Call, Outputs, call_name, leaves
 from wdport.model import Array
+from wdport.recorder import tensors_of
 
 
 @dataclass(frozen=True)
@@ -53,7 +54,7 @@ def torch_gradients(
     handles = [parts[name].register_forward_hook(keep(name)) for name in taps if name in parts]
     try:
         output = module(*torch_inputs)
-        outputs = list(output.values()) if isinstance(output, dict) else leaves(output)
+        outputs = tensors_of(output)
         pairs = [(output, torch.from_numpy(np.array(slope))) for output, slope in zip(outputs, cotangents, strict=True)
                  if output.requires_grad]  # fmt: skip
         torch.autograd.backward([output for output, _ in pairs], [slope for _, slope in pairs])

@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from wdport.compare.calls import Case, leaves
+from wdport.compare.calls import Case
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.gate_bounds import GRADIENT
 from wdport.compare.measure import ScaledErrors, relative_l2
@@ -37,7 +37,7 @@ from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.gradient_gate import moved_gradients, variable_errors
 from wdport.parity.model_pair import Sides, converted_weights
 from wdport.parity.optimizer_steps import OptimizerPair
-from wdport.recorder import lifted
+from wdport.recorder import lifted, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -73,6 +73,9 @@ BATCHES: Final = 2
 DIVERGED: Final = 100.0
 """How many times the first loss, plus one, the loss may be before a step starts from the weights of the files again:
 the rate of SGD is too high for some models, whose loss is infinite after five steps."""
+
+REPEATS: Final = 1e-9
+"""How far the losses of two runs may differ; sums of scattered values have no order."""
 
 SINGULAR: Final = ("zeros", "constant")
 """Samples at which functions often have no slope."""
@@ -126,6 +129,8 @@ class _Steps:
         self._diverged: dict[str, Finding] = {}
 
     def gate(self) -> Gate:
+        if (text := self._random()) is not None:
+            return GATES["M"].gate(0, 1, (), (fact(text, kind="missing"),))
         for index, recipe in enumerate(RECIPES):
             self._train(recipe, index * STEPS)
         singular = [fact(text, subject, "unequal") for subject, text in self._singular().items()]
@@ -172,6 +177,21 @@ class _Steps:
                 trim_memory()
         if pair is not None:
             self._add_all(pair.errors())
+
+    def _random(self) -> str | None:
+        """What PyTorch's model draws although dropout is replaced; None if its loss repeats itself."""
+        import torch
+
+        inputs, losses = self._reference.inputs(Case(0, BATCH, 1.0)), list[float]()
+        for _ in range(2):
+            self._module.load_state_dict(self._begin)
+            losses.append(self._torch(inputs))
+        if not abs(losses[0] - losses[1]) > REPEATS * (abs(losses[0]) + 1.0):
+            return None
+        recurrent = [name for name, part in self._module.named_modules()
+                     if isinstance(part, torch.nn.RNNBase) and part.dropout and part.num_layers > 1]  # fmt: skip
+        example = f", for one the dropout between the layers of {recurrent[0]}; set it to 0" if recurrent else ""
+        return f"not compared: PyTorch's model draws random numbers in training mode, besides dropout{example}"
 
     def _singular(self) -> dict[str, str]:
         """Gradients that are infinite or NaN in the port alone, for samples of zeros or of equal values, by variable:
@@ -259,11 +279,11 @@ class _Steps:
 
         self._module.zero_grad(set_to_none=True)
         output = self._module(*[torch.from_numpy(np.array(array)) for array in inputs])
-        arrays = list(output.values()) if isinstance(output, dict) else leaves(output)
         loss = torch.zeros((), dtype=torch.float64)
-        for array in arrays:
+        for array in tensors_of(output):
             if array.is_floating_point():
-                loss = loss + (array.sin() + array.square() / 2).mean()
+                finite = array.masked_fill(array.isinf(), 0.0)  # logits of what is not allowed
+                loss = loss + (finite.sin() + finite.square() / 2).mean()
         if loss.requires_grad:  # a model may have nothing to train
             torch.autograd.backward(loss)
         return float(loss.detach())
@@ -288,7 +308,8 @@ class _Steps:
             output, state, penalties = self._model.stateless_call(
                 weights, fixed, *arguments, **mode, return_losses=True
             )
-            arrays = [array for array in tensors(output) if jnp.issubdtype(array.dtype, jnp.floating)]
+            arrays = [jnp.where(jnp.isinf(array), 0.0, array) for array in tensors(output)
+                      if jnp.issubdtype(array.dtype, jnp.floating)]  # fmt: skip
             # As in fit: regularizers of weights and of outputs are part of the loss.
             return sum(jnp.mean(jnp.sin(array) + array**2 / 2) for array in arrays) + sum(penalties), state
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -11,6 +12,7 @@ from safetensors.numpy import save_file
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.strict_json import strict_json
+from wdport.conversion.convert import convert
 from wdport.errors import MisfitError
 from wdport.families.registry import all_families
 from wdport.families.roles import InitializedByLibrary
@@ -24,6 +26,14 @@ _FIX: Final = "give the config.json of a model that wdport knows, or a folder wi
 def is_library_configuration(config: str | None) -> bool:
     """Whether ``config`` names a ``.json`` file or a folder, not the training configuration of a script."""
     return config is not None and (Path(config).is_dir() or Path(config).suffix == ".json")
+
+
+def convert_initial_model(config: Path, seed: int, values: Mapping[str, str], folder: Path) -> Path:
+    """Return the converted file of a new model, in ``folder``; raises as :func:`save_initial_model` and
+    :func:`wdport.convert` do."""
+    start = folder / "initial"
+    save_initial_model(config, seed, start)
+    return convert(start, folder / "begin.keras", values=dict(values) or None).output
 
 
 def save_initial_model(config: Path, seed: int, folder: Path) -> None:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import keras
 from jax import Array as Tensor
 
+from wdport.conversion.load import load_model
 from wdport.data.series import Series, series_of
 from wdport.data.units import units_of
 from wdport.diffusion.loss import DiffusionLoss, Errors
@@ -20,10 +21,12 @@ from wdport.diffusion.process import UNIFORM
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import all_families, known_model
 from wdport.families.roles import Completing, ConfiguredBeside, Family, Fresh, Sampled, Trained
+from wdport.files.atomic import scratch_folder
 from wdport.keras_runtime import require_policy, seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import nodes_of, read_yaml
 from wdport.model import MASK_RATE, MAX_SPAN, Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
 from wdport.options import require_number
+from wdport.training.initial import convert_initial_model, is_library_configuration
 from wdport.training.network_training import Data, NetworkTraining, pair_of
 from wdport.training.supervised import LOSSES, LossFunction, MaskedTraining, SupervisedTraining
 from wdport.training.training_data import StateSource, source_of
@@ -185,7 +188,7 @@ def _masked_training(model: KerasModel, vocabulary: Vocabulary, rate: float, spa
 
 def new_model(
     config: str | PathLike[str] | Mapping[str, object],
-    data: Array | Series | str | PathLike[str],
+    data: Array | Series | str | PathLike[str] | None = None,
     *,
     values: Mapping[str, str] | None = None,
     seed: int = 0,
@@ -195,9 +198,10 @@ def new_model(
     """Return a model with random initial weights, for training from scratch.
 
     Args:
-        config: the training configuration, a YAML file or its contents.
-        data: the series that the model will be trained on, which determines the number of features, and their names,
-            means and standard deviations.
+        config: the training configuration, a YAML file or its contents; or the ``config.json`` of a class of diffusers
+            or transformers, or a folder that contains it, whose weights are then those that the library begins with.
+        data: with a training configuration, the series that the model will be trained on, which determines the number
+            of features, and their names, means and standard deviations.
         values: individual configuration values as text, such as ``{"num_heads": "8"}``.
         seed: seed of the weights.
         dtype: Keras dtype policy, as for :func:`wdport.load_model`.
@@ -209,9 +213,19 @@ def new_model(
     Raises:
         InputError: a file cannot be read.
         MisfitError: the configuration has unknown or invalid settings.
+        UsageError: the data are missing, or the model takes none.
+        MachineError: the library of the class is not installed.
     """
     seed = check_seed(seed)
     require_policy(dtype)
+    if isinstance(config, (str, PathLike)) and is_library_configuration(str(config)):
+        if data is not None or transform is not None:
+            what = "does not determine anything of this model"
+            raise UsageError("transform" if data is None else "data", what, "leave it out")
+        with scratch_folder() as folder:
+            return load_model(convert_initial_model(Path(config), seed, values or {}, Path(folder)), dtype)
+    if data is None:
+        raise UsageError("data", "is missing", "give the series that the model will be trained on")
     family, resolved, _ = new_configuration(config, data, values, transform)
     model: KerasModel = family.fresh(resolved, seed, dtype)
     return model

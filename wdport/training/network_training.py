@@ -91,9 +91,15 @@ class NetworkTraining(keras.Model):
         """As Keras's, with weights of the samples as ``y`` or ``sample_weight``; raises :class:`UsageError`."""
         return super().fit(x, _weights(y, sample_weight, class_weight), *arguments, **kwargs)
 
-    def evaluate(self, x: Any = None, y: Any = None, *arguments: Any, sample_weight: Any = None, **kwargs: Any) -> Any:
+    def evaluate(
+        self, x: Any = None, y: Any = None, *arguments: Any, sample_weight: Any = None, return_dict: bool = False,
+        **kwargs: Any,
+    ) -> Any:  # fmt: skip
         """As Keras's, with weights as in :meth:`fit`."""
-        return super().evaluate(x, _weights(y, sample_weight), *arguments, **kwargs)
+        logs = super().evaluate(x, _weights(y, sample_weight), *arguments, return_dict=True, **kwargs)
+        # Keras has a mean of the loss of its own, and would list both.
+        values = logs if return_dict else list(logs.values())
+        return values[0] if isinstance(values, list) and len(values) == 1 else values
 
     def save(self, filepath: str | PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
         """Save the network, as :meth:`keras.Model.save` does."""

@@ -87,7 +87,9 @@ class Events:
             self._writer.close()
 
     def begin(self, rows: Rows) -> None:
-        """Continue after these rows: TensorBoard drops later ones of an interrupted run."""
+        """Continue after these rows: TensorBoard drops later ones of an interrupted run, and the table, which may have
+        been changed, is written again."""
+        self._write(rows)
         if self._writes_events:
             from tensorboardX import SummaryWriter
 
@@ -99,14 +101,17 @@ class Events:
 
     def epoch(self, rows: Rows) -> None:
         """Write the last row."""
-        if self._held is None:
-            return
-        lines = [list(rows[0]), *(list(map(str, row.values())) for row in rows)]
-        text = "\n".join(",".join(line) for line in lines)
-        write_text(self._held.output(METRICS), f"{text}\n")
+        self._write(rows)
         if self._writer is not None:
             last = dict(rows[-1])
             step = int(last.pop("steps"))
             for name, value in last.items():
                 self._writer.add_scalar(name, value, step)
             self._writer.flush()
+
+    def _write(self, rows: Rows) -> None:
+        if self._held is None or not rows:
+            return
+        lines = [list(rows[0]), *(list(map(str, row.values())) for row in rows)]
+        text = "\n".join(",".join(line) for line in lines)
+        write_text(self._held.output(METRICS), f"{text}\n")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from keras.optimizers import Optimizer
 
@@ -246,7 +247,7 @@ class RunState:
             "batch_size": batches.batch_size,
             "seed": batches.seed,
             "ema": self.optimizer.ema_momentum if self.optimizer.use_ema else None,
-            "states": len(batches.states),
+            "training samples": len(batches.states),
             "optimizer": type(self.optimizer).__name__,
             **{f"optimizer {name}": _shown(value) for name, value in self._optimizer_settings().items()},
             "network": settings_digest(description(self.model.network)),
@@ -312,14 +313,25 @@ class RunState:
         with self.placement.answering():
             value = float(np.asarray(loss))
         if not isfinite(value):
-            fate = "the state of the last save is kept" if self.saves.exist() else "nothing was saved"
             fix = "lower the learning rate, clip gradients, or look at the data"
-            raise UsageError("loss", f"is not a finite number after {done} steps; {fate}", fix)
+            raise UsageError("training", f"the loss is not a finite number after {done} steps; {self._fate}", fix)
         return value
 
     def save(self, done: int) -> None:
+        """Save the state; raises :class:`UsageError` if the loss is finite and its gradient was not."""
+        values = self.values()
+        with self.placement.answering():
+            finite = bool(np.asarray(_all_finite([values[role] for role in ("trained", "averaged")])))
+        if not finite:
+            what = f"weights are not finite numbers after {done} steps; {self._fate}"
+            raise UsageError("training", what, "lower the learning rate, clip gradients, or look at the loss")
         self.done = done
-        self.saves.write(self.values(), {"steps": done, "rows": self.rows, "begins": self.begins})
+        self.saves.write(values, {"steps": done, "rows": self.rows, "begins": self.begins})
+
+    @property
+    def _fate(self) -> str:
+        """What is left of a run that stops."""
+        return "the state of the last save is kept" if self.saves.exist() else "nothing was saved"
 
     def finish(self) -> tuple[dict[str, Array] | None, dict[str, Array] | None]:
         """Take the values from the devices of the run; return the averages and the best weights by path, or None."""
@@ -351,6 +363,11 @@ class RunState:
         source = self.batches.source
         some = source.feed(np.linspace(0, source.count - 1, 64).astype(np.int64))
         return [source.held, some, source.condition]
+
+
+@jax.jit
+def _all_finite(tree: Any) -> Any:
+    return jnp.all(jnp.stack([jnp.isfinite(leaf).all() for leaf in jax.tree.leaves(tree)] or [jnp.array(True)]))
 
 
 def _shown(value: object) -> object:

@@ -252,7 +252,9 @@ def _condition(declared: Condition | None, values: Array | None, count: int, dty
         what = f"has shape {array.shape}, and there are {count} states"
         raise UsageError("condition", what, f"give {(count, *declared.shape)}")
     if declared.classes is not None:
-        if array.dtype.kind not in "iu" or array.min() < 0 or array.max() >= declared.classes:
+        if array.dtype.kind not in "iu":
+            raise UsageError("condition", f"has the dtype {array.dtype}", "give labels, whole numbers")
+        if array.min() < 0 or array.max() >= declared.classes:
             raise UsageError("condition", "has other labels than the model", f"give 0 to {declared.classes - 1}")
         return array.astype(np.int32)
     if (
@@ -316,6 +318,10 @@ def _images(folder: Path, about: Diffused, dtype: str, stream: bool | None) -> t
     if not isinstance(about.decoding, Decoding) or len(about.decoding.shape) != 3:
         raise UsageError(folder, "is a folder, and states of this model are no images", "give an .npy file")
     pixels, labels = read_images(folder, about.decoding.shape)
+    null = None if about.condition is None else about.condition.null
+    if labels is not None and null is not None and int(null) in labels:
+        what = f"has {labels.max() + 1} folders of classes, and the label {int(null)} means no class"
+        raise UsageError(folder, what, "give fewer classes, or a model with more labels")
     states = np.asarray(about.decoding.encode(about.decoding.standard(pixels / 255.0)))
     return _rows_of(states, dtype, stream), labels if about.condition is not None else None
 
@@ -330,8 +336,8 @@ def _states(data: object, about: Diffused, dtype: str, stream: bool | None, wher
     if data.shape[1:] != about.shape or not len(data):
         raise UsageError("data", f"have shape {data.shape}", fix)
     first = np.asarray(data[:FIRST])  # all would have to be read from a file
-    is_image = len(about.shape) == 3 and BRIGHT < first.max() < np.inf and np.all(first == np.abs(np.rint(first)))
-    if data.dtype == np.uint8 or is_image:
+    pixels = len(about.shape) == 3 and BRIGHT < first.max() < np.inf and np.all(first == np.abs(np.rint(first)))
+    if data.dtype.kind in "iub" or pixels:
         what = f"are whole numbers up to {first.max():.0f}, as pixels are"
         raise UsageError(where, what, "give floating-point states, those of images from -1 to 1, or a folder")
     return _rows_of(data, dtype, stream, where=where)

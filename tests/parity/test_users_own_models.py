@@ -1,0 +1,228 @@
+"""Models as users write them: buffers that a row of the table carries, infinite logits, outputs of any form, layers
+that return an output twice, code in float64; what is right passes, and what cannot be compared says why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import torch
+from keras import layers, ops
+from torch import nn
+
+import wdport
+from wdport.errors import MisfitError
+
+HEAD = "format: 2\ninputs: [{inputs}]\nlayers:\n  - {{torch: fc, keras: fc, kind: linear}}\n"
+
+
+class Base(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc = nn.Linear(6, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.fc(x)
+
+
+def dense(x: Any) -> Any:
+    return layers.Dense(4, name="fc")(x)
+
+
+def functional(change: Callable[[Any], Any]) -> Any:
+    x = keras.Input((6,))
+    return keras.Model(x, change(x))
+
+
+class Scaled(Base):
+    """Has a buffer whose values float32 rounds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mean", torch.arange(6.0) / 7.0)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.fc(x - self.mean)
+
+
+class Mean(layers.Layer):
+    def build(self, shape: Any) -> None:
+        self.mean = self.add_weight(shape=(6,), name="mean", trainable=False)
+
+    def call(self, x: Any) -> Any:
+        return x - self.mean
+
+
+def scaled_port() -> Any:
+    return functional(lambda x: dense(Mean(name="scale")(x)))
+
+
+class Masked(Base):
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.fc(x).masked_fill(x[:, :4] > 1.0, -float("inf"))
+
+
+def masked_port(factor: float = 1.0) -> Any:
+    return functional(lambda x: ops.where(x[:, :4] > 1.0, -np.inf, factor * dense(x)))
+
+
+def wrongly_masked_port() -> Any:
+    return masked_port(1.01)
+
+
+class Log(Base):
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.fc(x.log())
+
+
+def log_port() -> Any:
+    return functional(lambda x: dense(ops.log(x)))
+
+
+@dataclass
+class Output:
+    logits: torch.Tensor
+    hidden: tuple[torch.Tensor, torch.Tensor]
+    other: torch.Tensor | None = None
+
+
+class Structured(Base):
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.fc(x)
+        return Output(y, (x.tanh(), y.relu()))
+
+
+def structured_port() -> Any:
+    def change(x: Any) -> Any:
+        y = dense(x)
+        return {"logits": y, "hidden": (ops.tanh(x), ops.relu(y))}
+
+    return functional(change)
+
+
+class Twice(Base):
+    """A cell of an LSTM; that of Keras returns its output and again in its states."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(4, 4)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.fc(x)
+        h, c = self.cell(y, (y.tanh(), y))
+        return self.cell(y, (h, c))[0]
+
+
+class TwicePort(keras.Model):
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.fc, self.cell = layers.Dense(4), layers.LSTMCell(4)
+
+    def call(self, x: Any) -> Any:
+        y = self.fc(x)
+        h, states = self.cell(y, [ops.tanh(y), y])
+        return self.cell(y, [h, states[1]])[0]
+
+
+class Phase(Base):
+    """The phase of a time in seconds, of which float32 has only whole minutes."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.fc((x.double() * 1.7).sin().to(x.dtype))
+
+
+def phase_port() -> Any:
+    return functional(lambda x: dense(ops.sin(x * 1.7)))
+
+
+class Narrow(Base):
+    """Does not run under autocast, as code that adds to an array of its own dtype."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y = self.fc(x) @ torch.eye(4, dtype=x.dtype)
+        return torch.zeros(y.shape, dtype=x.dtype).scatter_add(1, torch.zeros_like(y, dtype=torch.int64), y)
+
+
+class First(layers.Layer):
+    def call(self, y: Any) -> Any:
+        return ops.pad(ops.sum(y, 1, keepdims=True), [(0, 0), (0, 3)])
+
+
+def narrow_port() -> Any:
+    return functional(lambda x: First()(dense(x)))
+
+
+class Recurrent(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(4, 4, 2, batch_first=True, dropout=0.5)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.rnn(self.fc(x)[:, None])[0]
+
+
+def recurrent_port() -> Any:
+    def change(x: Any) -> Any:
+        y = ops.expand_dims(dense(x), 1)
+        for index in range(2):
+            y = layers.GRU(4, return_sequences=True, reset_after=True, name=f"rnn{index}")(y)
+        return y
+
+    return functional(change)
+
+
+NORMAL = HEAD.format(inputs='"x: b 6"')
+CARRIED = NORMAL + "tensors:\n  - {torch: mean, keras: scale/mean, rule: identity}\n"
+CELL = NORMAL + "  - {torch: cell, keras: cell, kind: lstm_cell}\n"
+TIMES = HEAD.format(inputs='"x: b 6, from 1000000000 to 1700000000"')
+GRU = NORMAL + '  - {torch: rnn, keras: "rnn<layer>", kind: gru}\n'
+
+MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
+    "a buffer": ("Scaled", "scaled_port", CARRIED, {}, ""),
+    "a buffer in 16 bits": ("Scaled", "scaled_port", CARRIED, {"half": True}, ""),
+    "infinite logits": ("Masked", "masked_port", NORMAL, {"full": True}, ""),
+    "wrong logits beside infinite ones": ("Masked", "wrongly_masked_port", NORMAL, {}, "is off by 1.0e-02"),
+    "outputs in a dataclass": ("Structured", "structured_port", NORMAL, {"full": True}, ""),
+    "an output that is returned twice": ("Twice", "TwicePort", CELL, {"full": True}, ""),
+    "code in float64": ("Phase", "phase_port", TIMES, {}, "the reference computes in float64, also where"),
+    "dropout between the layers of a GRU": (
+        "Recurrent",
+        "recurrent_port",
+        GRU,
+        {"train": True},
+        "besides dropout, for one the dropout between the layers of rnn; set it to 0",
+    ),
+    "code that autocast breaks": ("Narrow", "narrow_port", NORMAL, {"full": True}, "does not run under torch.autocast"),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_of_users(name: str, tmp_path: Path) -> None:
+    reference, port, text, options, message = MODELS[name]
+    options = dict(options)
+    table, checkpoint = tmp_path / "own.yaml", tmp_path / "net.pt"
+    table.write_text(text)
+    module = globals()[reference]()
+    torch.save((module.half() if options.pop("half", False) else module).state_dict(), checkpoint)
+    output = wdport.convert(checkpoint, mapping=table, model=f"{__name__}:{port}").output
+    own = {"mapping": table, "model": f"{__name__}:{port}", "reference": f"{__name__}:{reference}"}
+    verdict = wdport.verify(checkpoint, output, **own, **options)
+    assert bool(verdict) == (not message), verdict.summary()
+    assert message in verdict.summary()
+
+
+def test_a_reference_without_numbers_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "own.yaml").write_text(NORMAL)
+    torch.save(Log().state_dict(), tmp_path / "net.pt")
+    own = {"mapping": tmp_path / "own.yaml", "model": f"{__name__}:log_port"}
+    output = wdport.convert(tmp_path / "net.pt", **own).output
+    with pytest.raises(
+        MisfitError, match=r"Log: its outputs have NaN for the inputs of seed 0.* state inputs for which"
+    ):
+        wdport.verify(tmp_path / "net.pt", output, **own, reference=f"{__name__}:Log")
