@@ -109,8 +109,7 @@ HEAVY: dict[str, dict[str, Any]] = {
 def _configurations() -> dict[str, Bad]:
     rows: dict[str, Bad] = {}
     for name, values in CONFIGURATIONS.items():
-        line = "*not valid JSON*" if "NaN" in name else "is not a model that wdport wrote (*"
-        rows |= _rows(f"config, {name}", ("keras",), EVERY, configured(values), line)
+        rows |= _rows(f"config, {name}", ("keras",), EVERY, configured(values), "is not a model that wdport wrote (*")
     for name, values in HEAVY.items():
         rows |= _rows(f"config, {name}", ("keras",), EVERY[:1], configured(values), child=True)
     edited_account = _of_good(lambda data: data.replace(b"embed_dim", b"embed_Dim"))

@@ -150,7 +150,7 @@ WRONG: list[tuple[list[str], str]] = [
     (["--ema", "1"], "--ema: invalid value '1'; give a number above 0 and below 1"),
     (["--lr", "nan"], "--lr: invalid value 'nan'; give a number above 0"),
     (["-o", "."], "which is not of a run; move it elsewhere, or give another folder"),
-    (["-o", "new"], "data: have shape (4, 3); give an array of"),
+    (["-o", "new"], ".npy: has shape (4, 3); give an array of"),
 ]
 
 SHORT: list[tuple[list[str], str]] = [

@@ -32,7 +32,9 @@ def test_relative_l2() -> None:
 @pytest.mark.parametrize("bad", [nan, inf])
 def test_nan_and_infinity_are_infinitely_wrong(bad: float) -> None:
     assert relative_l2(np.array([1.0, bad]), np.ones(2)) == inf
-    assert relative_l2(np.array([1.0, bad]), np.array([1.0, bad])) == inf
+    assert relative_l2(np.array([1.0, bad]), np.array([1.0, -bad])) == inf
+    # Logits of what is not allowed are infinite on both sides.
+    assert relative_l2(np.array([1.0, bad]), np.array([1.0, bad])) == (0.0 if bad == inf else inf)
     pair = ErrorPair()
     pair.add(np.array([1.0, bad]), np.ones(2), np.ones(2))
     assert pair.rms_ratio == inf

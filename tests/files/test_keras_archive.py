@@ -120,7 +120,7 @@ def unread_bytes(good: bytes) -> set[int]:
     return unread | {metadata, metadata + 1}  # the two bytes of metadata.json, which nobody asks for
 
 
-@pytest.mark.parametrize("text", [b"[1]", b'{"a": 1, "a": 2}', b'{"a": NaN}', b"{", b"\xff", b'{"a": ' * 5000, b""])
+@pytest.mark.parametrize("text", [b"[1]", b'{"a": 1, "a": 2}', b"{", b"\xff", b'{"a": ' * 5000, b""])
 def test_bad_documents(text: bytes, tmp_path: Path) -> None:
     path = pack(tmp_path / "a.keras", [("config.json", text), (WEIGHTS, RAW)])
     with opened(path) as ours, pytest.raises(Fault):

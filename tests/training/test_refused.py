@@ -145,7 +145,7 @@ def test_models_with_classes_or_without_samples(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (4, 8, 8, 3))
     for dtype in (np.uint8, np.float32):
         with pytest.raises(
-            UsageError, match=f"data: are whole numbers up to {pixels.max()}, as pixels are; give floating"
+            UsageError, match=f"data: have whole numbers up to {pixels.max()}, as pixels are; give floating"
         ):
             train(made(), pixels.astype(dtype), tmp_path / "out", condition=np.zeros(4, int))
     sizeless = made(sample_size=None)

@@ -145,7 +145,10 @@ def test_callbacks_of_keras_take_part(points: Any, tmp_path: Path) -> None:
 
 
 def test_an_interruption_tells_what_is_kept(points: Any, tmp_path: Path) -> None:
-    for stop, said in ((2, ""), (4, "the last saved state is kept; run the same command to resume")):
+    for stop, said in (
+        (2, "nothing was saved; run the same command to start again"),
+        (4, "the last saved state is kept; run the same command to resume"),
+    ):
 
         def report(done: int, total: int, loss: object, stop: int = stop) -> None:
             if done == stop:

@@ -398,7 +398,8 @@ class _Engine:
                 result.pairwise.allow(spread, result.outputs)
 
     def _sum_pairwise(self, port: PortSide, case: Case) -> None:
-        """Measure the float32 errors of isolated layers with their sums computed pairwise, to name the cause."""
+        """Measure the float32 errors of isolated layers and of the outputs with their sums computed pairwise, to name
+        the cause."""
         observation = self.result.observe(case)
         if observation.single is None:
             return
@@ -406,8 +407,13 @@ class _Engine:
         taps = self.alignment.of(observation.calls, shapes, len(observation.inputs) < len(self.signature.inputs))
         into = InPort(taps, shapes)
         answers, narrow = into(answers_of(case, observation.calls)), self.signature.in_port(observation.single.inputs)
-        _, calls = port.isolate("float32", narrow, answers, self._doubtful(taps, into))
+        outputs, calls = port.isolate("float32", narrow, answers, self._doubtful(taps, into))
         self._add_taps(self.result.pairwise, taps, into, calls, observation.single)
+        sides = [
+            self.result.outputs_in_port(side[0], observation.names, outputs) for side in observation.single.isolated
+        ]
+        for name, *arrays in zip(self.result.outputs, outputs, *sides, strict=False):
+            self.result.pairwise.add_isolated(name, *arrays)
 
     def _add_taps(self, errors: RoundingErrors, taps: Sequence[Tap], into: InPort, port: Calls, single: Single) -> int:
         """Add the float32 errors of isolated layers; returns how many could be compared."""

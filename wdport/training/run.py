@@ -215,16 +215,16 @@ def train(
             recording = RunCallback(state, events, epochs, metrics, save_every, patience, report)
             finished_run = _fit(state, recording, validation, callbacks, epochs)
         except BaseException as error:
-            if not saves.exist():
-                raise
-            if jax.process_count() == 1:
+            saved = saves.exist()
+            if saved and jax.process_count() == 1:
                 # The model as the folder has it: the same call, with the same model, resumes. Another error here would
                 # hide the first one.
                 with suppress(Exception):
                     state.restore(epochs)
             if not isinstance(error, KeyboardInterrupt):
                 raise
-            message = "the last saved state is kept; run the same command to resume"
+            fate = "the last saved state is kept" if saved else "nothing was saved"
+            message = f"{fate}; run the same command to {'resume' if saved else 'start again'}"
             # The same class: the command line raises subclasses for other signals.
             raise type(error)(message) from None
         if held is not None and finish is not None:

@@ -193,11 +193,12 @@ def _windows(
     data: Array, decoding: Decoding, windowed: Windowed | None, dtype: str, stream: bool | None, where: str | Path
 ) -> StateSource:
     """Windows (n, N, F) in the units of the data; of a transform with statistics of every window, in its units."""
+    has = "has" if isinstance(where, Path) else "have"
     if data.shape[1:] != decoding.shape or not len(data):
         expected = ", ".join(map(str, ("n", *decoding.shape)))
-        raise UsageError("data", f"have shape {data.shape}", f"give windows ({expected}) or a series")
+        raise UsageError(where, f"{has} shape {data.shape}", f"give windows ({expected}) or a series")
     if data.dtype.kind not in "fiu":
-        raise UsageError("data", f"have the dtype {data.dtype}", "give numbers")
+        raise UsageError(where, f"{has} the dtype {data.dtype}", "give numbers")
     require_finite(data, where)
     values = data if windowed is not None else _standard(np.asarray(data, np.float64), decoding).astype(dtype)
     return _rows_of(values, dtype, stream, decoding, where)
@@ -334,11 +335,12 @@ def _states(data: object, about: Diffused, dtype: str, stream: bool | None, wher
     if not isinstance(data, np.ndarray):
         raise UsageError("data", f"is a {type(data).__name__}, and this model has no series", fix)
     if data.shape[1:] != about.shape or not len(data):
-        raise UsageError("data", f"have shape {data.shape}", fix)
+        raise UsageError(where, f"{'has' if isinstance(where, Path) else 'have'} shape {data.shape}", fix)
     first = np.asarray(data[:FIRST])  # all would have to be read from a file
     pixels = len(about.shape) == 3 and BRIGHT < first.max() < np.inf and np.all(first == np.abs(np.rint(first)))
     if data.dtype.kind in "iub" or pixels:
-        what = f"are whole numbers up to {first.max():.0f}, as pixels are"
+        has = "has" if isinstance(where, Path) else "have"
+        what = f"{has} whole numbers up to {first.max():.0f}, as pixels are"
         raise UsageError(where, what, "give floating-point states, those of images from -1 to 1, or a folder")
     return _rows_of(data, dtype, stream, where=where)
 
