@@ -116,9 +116,12 @@ def _optimizer_steps(
     """Gate optimizer (D), for a family that defines its training loss."""
     say("optimizer steps")
     objective = family.objective(prepared.config, probe.model)
+    module = comparison.modules["float64"]
     with lifted(), comparison.clock.gate("D"):
-        return optimizer_gate(prepared.plan.moves, comparison.modules["float64"], probe, objective,
-                              PortTraining(objective), BATCH)  # fmt: skip
+        errors = optimizer_gate(prepared.plan.moves, module, probe, objective, PortTraining(objective), BATCH)
+    module.zero_grad(set_to_none=True)
+    release_memory()
+    return errors
 
 
 def _variables(
