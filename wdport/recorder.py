@@ -1210,7 +1210,8 @@ def _filled(value: object, tensors: Iterator[Tensor]) -> object:
     import torch
 
     if isinstance(named := _by_name(value), dict) and not isinstance(value, dict):
-        return replace(value, **{name: _filled(item, tensors) for name, item in named.items()})  # type: ignore[type-var]
+        filled: Any = value
+        return replace(filled, **{name: _filled(item, tensors) for name, item in named.items()})
     if isinstance(value, dict):
         return type(value)((key, _filled(item, tensors)) for key, item in value.items())
     if isinstance(value, (list, tuple)):

@@ -193,7 +193,7 @@ def _windows(
     data: Array, decoding: Decoding, windowed: Windowed | None, dtype: str, stream: bool | None, where: str | Path
 ) -> StateSource:
     """Windows (n, N, F) in the units of the data; of a transform with statistics of every window, in its units."""
-    has = "has" if isinstance(where, Path) else "have"
+    has = _has(where)
     if data.shape[1:] != decoding.shape or not len(data):
         expected = ", ".join(map(str, ("n", *decoding.shape)))
         raise UsageError(where, f"{has} shape {data.shape}", f"give windows ({expected}) or a series")
@@ -204,6 +204,11 @@ def _windows(
     return _rows_of(values, dtype, stream, decoding, where)
 
 
+def _has(where: str | Path) -> str:
+    """The verb for a file, or for the data."""
+    return "has" if isinstance(where, Path) else "have"
+
+
 def require_finite(data: Array, where: str | Path = "data", numbers: Sequence[int] | Array | None = None) -> None:
     """Raise an error that names the first sample with another value, by its place or in ``numbers``:
     :class:`InputError` if ``where`` is a file, :class:`UsageError` for an argument."""
@@ -211,9 +216,9 @@ def require_finite(data: Array, where: str | Path = "data", numbers: Sequence[in
     if not finite.all():
         place = int(np.unravel_index(finite.argmin(), finite.shape)[0])
         what = f"NaN or infinite values, first in sample {place if numbers is None else numbers[place]}, counted from 0"
-        if isinstance(where, Path):
-            raise InputError(where, f"has {what}", "give finite ones")
-        raise UsageError(where, f"have {what}", "give finite ones")
+        raise (InputError if isinstance(where, Path) else UsageError)(
+            where, f"{_has(where)} {what}", "give finite ones"
+        )
 
 
 def _require_own(transform: str | None, windowed: Windowed | None, decoding: Decoding) -> None:
@@ -335,12 +340,11 @@ def _states(data: object, about: Diffused, dtype: str, stream: bool | None, wher
     if not isinstance(data, np.ndarray):
         raise UsageError("data", f"is a {type(data).__name__}, and this model has no series", fix)
     if data.shape[1:] != about.shape or not len(data):
-        raise UsageError(where, f"{'has' if isinstance(where, Path) else 'have'} shape {data.shape}", fix)
+        raise UsageError(where, f"{_has(where)} shape {data.shape}", fix)
     first = np.asarray(data[:FIRST])  # all would have to be read from a file
     pixels = len(about.shape) == 3 and BRIGHT < first.max() < np.inf and np.all(first == np.abs(np.rint(first)))
     if data.dtype.kind in "iub" or pixels:
-        has = "has" if isinstance(where, Path) else "have"
-        what = f"{has} whole numbers up to {first.max():.0f}, as pixels are"
+        what = f"{_has(where)} whole numbers up to {first.max():.0f}, as pixels are"
         raise UsageError(where, what, "give floating-point states, those of images from -1 to 1, or a folder")
     return _rows_of(data, dtype, stream, where=where)
 
