@@ -149,6 +149,18 @@ class Narrow(Base):
         return torch.zeros(y.shape, dtype=x.dtype).scatter_add(1, torch.zeros_like(y, dtype=torch.int64), y)
 
 
+class Gated(Base):
+    def forward(self, x: torch.Tensor, keep: torch.Tensor) -> Any:
+        y = self.fc(x)
+        return y, (y > 0) & keep
+
+
+def ungated_port() -> Any:
+    x, keep = keras.Input((6,)), keras.Input((4,), dtype="bool")
+    y = dense(x)
+    return keras.Model([x, keep], [y, ops.logical_or(y > 0, keep)])
+
+
 class First(layers.Layer):
     def call(self, y: Any) -> Any:
         return ops.pad(ops.sum(y, 1, keepdims=True), [(0, 0), (0, 3)])
@@ -180,6 +192,7 @@ def recurrent_port() -> Any:
 NORMAL = HEAD.format(inputs='"x: b 6"')
 CARRIED = NORMAL + "tensors:\n  - {torch: mean, keras: scale/mean, rule: identity}\n"
 CELL = NORMAL + "  - {torch: cell, keras: cell, kind: lstm_cell}\n"
+GATED = HEAD.format(inputs='"x: b 6", "keep: b 4, mask"')
 TIMES = HEAD.format(inputs='"x: b 6, from 1000000000 to 1700000000"')
 GRU = NORMAL + '  - {torch: rnn, keras: "rnn<layer>", kind: gru}\n'
 
@@ -188,6 +201,7 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
     "a buffer in 16 bits": ("Scaled", "scaled_port", CARRIED, {"half": True}, ""),
     "infinite logits": ("Masked", "masked_port", NORMAL, {"full": True}, ""),
     "wrong logits beside infinite ones": ("Masked", "wrongly_masked_port", NORMAL, {}, "is off by 1.0e-02"),
+    "wrong booleans": ("Gated", "ungated_port", GATED, {}, "output.1 is off by"),
     "outputs in a dataclass": ("Structured", "structured_port", NORMAL, {"full": True}, ""),
     "an output that is returned twice": ("Twice", "TwicePort", CELL, {"full": True}, ""),
     "code in float64": ("Phase", "phase_port", TIMES, {}, "the reference computes in float64, also where"),

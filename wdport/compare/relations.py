@@ -40,11 +40,17 @@ def relations(wrong: Array, right: Array, recorded: Known) -> list[str]:
     """Sentences without a subject that describe ``wrong``, such as "lacks the output of norm1"."""
     if wrong.shape != right.shape or not np.isfinite([wrong, right]).all() or same(wrong, right):
         return []
-    recorded = {name: array for name, array in recorded.items() if np.all(np.isfinite(array))}
+    wrong, right = numbers(wrong), numbers(right)
+    recorded = {name: numbers(array) for name, array in recorded.items() if np.all(np.isfinite(array))}
     sentences = (step(wrong, right) for step in _BY_ITSELF)
     others = (step(wrong, right, recorded) for step in (_replaced, _added, _mistaken))
     # Recorded arrays come first: "lacks the output of norm1" names a cause, a factor only describes the error.
     return list(next((text for text in chain(others, sentences) if text), []))
+
+
+def numbers(array: Array) -> Array:
+    """The array, or booleans as numbers: NumPy subtracts no booleans."""
+    return array.astype(np.float64) if array.dtype == bool else array
 
 
 def added_relations(wrong: Array, right: Array, inputs: Known) -> list[str]:

@@ -17,7 +17,7 @@ from wdport.compare.comparison import Comparison
 from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
 from wdport.compare.probe import Probe
 from wdport.compare.recognize import attention_difference, difference
-from wdport.compare.relations import added_relations, flatten_order, relations, same, variable_relations
+from wdport.compare.relations import added_relations, flatten_order, numbers, relations, same, variable_relations
 from wdport.compare.results import Evidence, Fault
 from wdport.compare.trials import Trial
 from wdport.conversion.prepare import Prepared
@@ -123,7 +123,7 @@ def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -
     site = evidence.answers.get(fault.candidate)  # the reference may not have run it
     inputs = site.given if site is not None and fault.candidate else []
     candidates = [*inputs, *parts] if fault.feeds or not fault.candidate else inputs
-    causes = next((text for array in candidates if (text := difference(np.asarray(array), right, wrong))), [])
+    causes = next((text for array in candidates if (text := difference(numbers(np.asarray(array)), right, wrong))), [])
     if not causes and right.ndim >= 3 and 3 <= len(parts) <= MOST_PARTS:
         causes = attention_difference(parts, right, wrong)
     if not causes:
@@ -143,7 +143,7 @@ def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) ->
     pairs = [(inputs[index], right) for index, right in expected.inputs.items() if index < len(inputs)]
     outputs = zip(*map(expected.cropped, (call.outputs, expected.outputs)), strict=False)
     for index, (c, r) in enumerate(pairs if fault.feeds else outputs):
-        wrong, right = np.asarray(c), np.asarray(r)
+        wrong, right = numbers(np.asarray(c)), numbers(np.asarray(r))
         if wrong.shape != right.shape:
             return None, None, ""
         if not same(wrong, right):
