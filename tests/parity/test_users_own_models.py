@@ -155,6 +155,18 @@ class Gated(Base):
         return y, (y > 0) & keep
 
 
+class GatedPort(keras.Model):
+    """Has an argument of the name that Keras gives masks of its own."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.fc = layers.Dense(4)
+
+    def call(self, x: Any, mask: Any) -> Any:
+        y = self.fc(x)
+        return y, ops.logical_and(y > 0, mask)
+
+
 def ungated_port() -> Any:
     x, keep = keras.Input((6,)), keras.Input((4,), dtype="bool")
     y = dense(x)
@@ -201,6 +213,7 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
     "a buffer in 16 bits": ("Scaled", "scaled_port", CARRIED, {"half": True}, ""),
     "infinite logits": ("Masked", "masked_port", NORMAL, {"full": True}, ""),
     "wrong logits beside infinite ones": ("Masked", "wrongly_masked_port", NORMAL, {}, "is off by 1.0e-02"),
+    "an argument called mask": ("Gated", "GatedPort", GATED, {}, ""),
     "wrong booleans": ("Gated", "ungated_port", GATED, {}, "output.1 is off by"),
     "outputs in a dataclass": ("Structured", "structured_port", NORMAL, {"full": True}, ""),
     "an output that is returned twice": ("Twice", "TwicePort", CELL, {"full": True}, ""),

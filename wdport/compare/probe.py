@@ -339,7 +339,10 @@ def model_arguments(model: KerasModel, inputs: Sequence[object]) -> tuple[object
     """Arguments for a model's call: a single input, or several as one list or as separate arguments."""
     if len(inputs) == 1:
         return tuple(inputs)
-    names = [name for name in call_names(model) if name not in ("training", "mask")]
+    names = [name for name in call_names(model) if name != "training"]
+    # Keras has a mask of its own, which is an input if its place is that of a boolean array.
+    if names[len(inputs) - 1 : len(inputs)] != ["mask"] or str(getattr(inputs[-1], "dtype", "")) != "bool":
+        names = [name for name in names if name != "mask"]
     # A functional model takes its inputs as one structure; a subclass, as separate arguments of its `call`.
     if isinstance(model, keras.Sequential) or getattr(model, "_functional", None) is not None:
         return (list(inputs),)
