@@ -45,6 +45,9 @@ UNLIKE_IN_TRAINING = {
 tests does not pass on the mode, so that its norms and dropouts are in evaluation mode in fit."""
 
 
+RANDOM = {"lstm, dropout between layers: none in inference", "rrelu: the mean slope in inference"}
+"""Pairs whose PyTorch module draws random numbers in training mode, which is then not compared."""
+
 ODD_SIZES_ALONE = {"conv2d, stride 2, padding 1, odd size"}
 """Pairs that are equal for odd sizes alone: a model whose inputs' sizes are open is also compared at an even one."""
 
@@ -70,7 +73,8 @@ def test_it_passes(tmp_path: Path, name: str) -> None:
     verdict = verified(tmp_path, PAIRS[name], train=True)
     failed = [gate.name for gate in verdict.gates if not gate.passed]
     assert failed == (["M"] if name in UNLIKE_IN_TRAINING else ["A"] if name in ODD_SIZES_ALONE else []), verdict
-    assert all(gate.compared == gate.expected for gate in verdict.gates)
+    incomplete = [gate.name for gate in verdict.gates if gate.compared != gate.expected]
+    assert incomplete == (["M"] if name in RANDOM else [])
     assert not verdict.settings.of("differs")
     if name == "conv1d, causal":  # a convolution that pads inside keeps its own input, which is not amplified
         assert GAIN not in " ".join(verdict.inputs)
