@@ -152,7 +152,7 @@ def test_windows_train_as_their_series(data: Path, tmp_path: Path) -> None:
     taken = [np.asarray(each.take(jnp.asarray(each.held), jnp.asarray(each.feed(numbers)))) for each in (plain, found)]
     np.testing.assert_allclose(taken[1], taken[0], rtol=1e-5, atol=1e-5)
     np.save(tmp_path / "short.npy", windows[:, :20])
-    with pytest.raises(UsageError, match=r"have shape \(47, 20, 5\); give windows \(n, 24, 5\) or a series"):
+    with pytest.raises(UsageError, match=r"short.npy: has shape \(47, 20, 5\); give windows \(n, 24, 5\) or a series"):
         source_of(tmp_path / "short.npy", about, "float32")
 
 
