@@ -159,7 +159,9 @@ class OptimizerPair:
 
     def step(self) -> None:
         """Take the reference's step and the port's, with the gradients ``applied``, which are let go of."""
-        applied = [self.applied[name] if name in self.compared else np.zeros(variable.shape)
+        # A parameter may have no gradient in a batch, for one an expert that no sample is sent to.
+        trained = self.compared & self.applied.keys()
+        applied = [self.applied[name] if name in trained else np.zeros(variable.shape)
                    for name, variable in zip(self.names, self.variables, strict=True)]  # fmt: skip
         self.applied = {}
         values = [variable.value for variable in self.variables]
