@@ -993,8 +993,7 @@ def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None
         output = module(*(_tensor(value) for value in inputs))
     if names is not None:
         named = isinstance(_by_name(output), dict)
-        tensors = named_leaves(output, lambda item: isinstance(item, torch.Tensor))
-        names[:] = [name if named else "" for name, _ in tensors]
+        names[:] = [name if named else "" for name, _ in named_leaves(output, torch.is_tensor)]
     return tuple(to_array(tensor) for tensor in tensors_of(output))
 
 
@@ -1180,7 +1179,7 @@ def tensors_of(value: object) -> list[Tensor]:
     """The tensors of nested lists, tuples, dictionaries and dataclasses, in order."""
     import torch
 
-    return [leaf for _, leaf in named_leaves(value, lambda item: isinstance(item, torch.Tensor))]
+    return [leaf for _, leaf in named_leaves(value, torch.is_tensor)]
 
 
 def named_leaves(value: object, is_leaf: Callable[[object], bool]) -> list[tuple[str, Any]]:

@@ -13,7 +13,7 @@ import torch
 from keras import layers, ops
 from torch import nn
 
-import wdport
+from tests.parity.own_models import verify_own
 from wdport.parity.verdict_api import Verdict
 
 TABLE = """
@@ -116,13 +116,9 @@ def unit_with_inputs() -> Any:
 
 
 def verdict_of(folder: Path, reference: str, port: str, table: str = TABLE, **options: Any) -> Verdict:
-    module: Any = globals()[reference]()
-    path, checkpoint = folder / "own.yaml", folder / "net.pt"
-    path.write_text(table)
-    torch.save((module[0] if isinstance(module, tuple) else module).state_dict(), checkpoint)
-    target = f"{__name__}:{port}"
-    output = wdport.convert(checkpoint, mapping=path, model=target).output
-    return wdport.verify(checkpoint, output, mapping=path, model=target, reference=f"{__name__}:{reference}", **options)
+    made: Any = globals()[reference]()
+    module = made[0] if isinstance(made, tuple) else made
+    return verify_own(folder, table, module, f"{__name__}:{reference}", f"{__name__}:{port}", **options)
 
 
 @pytest.mark.parametrize(("port", "passes"), [("mixture_port", True), ("least_port", False)])

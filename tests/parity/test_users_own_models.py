@@ -15,7 +15,7 @@ import torch
 from keras import layers, ops
 from torch import nn
 
-import wdport
+from tests.parity.own_models import verify_own
 from wdport.errors import MisfitError
 
 HEAD = "format: 2\ninputs: [{inputs}]\nlayers:\n  - {{torch: fc, keras: fc, kind: linear}}\n"
@@ -233,23 +233,14 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
 def test_models_of_users(name: str, tmp_path: Path) -> None:
     reference, port, text, options, message = MODELS[name]
     options = dict(options)
-    table, checkpoint = tmp_path / "own.yaml", tmp_path / "net.pt"
-    table.write_text(text)
     module = globals()[reference]()
-    torch.save((module.half() if options.pop("half", False) else module).state_dict(), checkpoint)
-    output = wdport.convert(checkpoint, mapping=table, model=f"{__name__}:{port}").output
-    own = {"mapping": table, "model": f"{__name__}:{port}", "reference": f"{__name__}:{reference}"}
-    verdict = wdport.verify(checkpoint, output, **own, **options)
+    module = module.half() if options.pop("half", False) else module
+    verdict = verify_own(tmp_path, text, module, f"{__name__}:{reference}", f"{__name__}:{port}", **options)
     assert bool(verdict) == (not message), verdict.summary()
     assert message in verdict.summary()
 
 
 def test_a_reference_without_numbers_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "own.yaml").write_text(NORMAL)
-    torch.save(Log().state_dict(), tmp_path / "net.pt")
-    own = {"mapping": tmp_path / "own.yaml", "model": f"{__name__}:log_port"}
-    output = wdport.convert(tmp_path / "net.pt", **own).output
-    with pytest.raises(
-        MisfitError, match=r"Log: its outputs have NaN for the inputs of seed 0.* state inputs for which"
-    ):
-        wdport.verify(tmp_path / "net.pt", output, **own, reference=f"{__name__}:Log")
+    text = r"Log: its outputs have NaN for the inputs of seed 0.* state inputs for which"
+    with pytest.raises(MisfitError, match=text):
+        verify_own(tmp_path, NORMAL, Log(), f"{__name__}:Log", f"{__name__}:log_port")

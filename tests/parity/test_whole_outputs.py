@@ -14,7 +14,7 @@ import torch
 from keras import layers, ops
 from torch import nn
 
-import wdport
+from tests.parity.own_models import verify_own
 
 TABLE = """
 format: 2
@@ -97,11 +97,7 @@ PORTS: dict[str, tuple[Callable[[], keras.Model], str]] = {
 def test_what_other_code_uses_is_compared(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build, message = PORTS[name]
     monkeypatch.setattr(sys.modules[__name__], "chosen", build, raising=False)
-    table, checkpoint, target = tmp_path / "own.yaml", tmp_path / "net.pt", f"{__name__}:chosen"
-    table.write_text(TABLE)
-    torch.save(Net().state_dict(), checkpoint)
-    output = wdport.convert(checkpoint, mapping=table, model=target).output
-    verdict = wdport.verify(checkpoint, output, mapping=table, model=target, reference=f"{__name__}:Net")
+    verdict = verify_own(tmp_path, TABLE, Net(), f"{__name__}:Net", f"{__name__}:chosen")
     assert bool(verdict) == (not message)
     assert message in verdict.summary()
 
@@ -125,12 +121,18 @@ def mean_port() -> keras.Model:
 
 
 def test_a_missing_mask_is_found(tmp_path: Path) -> None:
-    table, checkpoint, target = tmp_path / "own.yaml", tmp_path / "net.pt", f"{__name__}:mean_port"
-    table.write_text("format: 2\ninputs: ['ids: b n=12, below 3000']\n"
+    table = ("format: 2\ninputs: ['ids: b n=12, below 3000']\n"
                      "layers: [{torch: words, keras: words, kind: embedding}]\n")  # fmt: skip
-    torch.save(Mean().state_dict(), checkpoint)
-    output = wdport.convert(checkpoint, mapping=table, model=target).output
-    assert not wdport.verify(checkpoint, output, mapping=table, model=target, reference=f"{__name__}:Mean")
+    assert not verify_own(tmp_path, table, Mean(), f"{__name__}:Mean", f"{__name__}:mean_port")
+
+
+HEADS = """
+format: 2
+inputs: ["x: b 6"]
+layers:
+  - {torch: first, keras: first, kind: linear}
+  - {torch: second, keras: second, kind: linear}
+"""
 
 
 class Heads(nn.Module):
@@ -190,13 +192,6 @@ CAUSES: dict[str, tuple[Callable[[], keras.Model], str]] = {
 def test_a_fault_outside_all_layers_has_a_cause(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     build, cause = CAUSES[name]
     monkeypatch.setattr(sys.modules[__name__], "chosen", build, raising=False)
-    table, checkpoint, target = tmp_path / "own.yaml", tmp_path / "net.pt", f"{__name__}:chosen"
-    table.write_text(
-        "format: 2\ninputs: ['x: b 6']\n"
-        "layers: [{torch: first, keras: first, kind: linear}, {torch: second, keras: second, kind: linear}]\n"
-    )
-    torch.save(Heads().state_dict(), checkpoint)
-    output = wdport.convert(checkpoint, mapping=table, model=target).output
-    verdict = wdport.verify(checkpoint, output, mapping=table, model=target, reference=f"{__name__}:Heads")
+    verdict = verify_own(tmp_path, HEADS, Heads(), f"{__name__}:Heads", f"{__name__}:chosen")
     assert bool(verdict) == (not cause)
     assert cause in verdict.summary()

@@ -51,9 +51,9 @@ def read_images(folder: Path, shape: tuple[int, int, int]) -> tuple[Array, Array
         classes = [place for place in in_order(folder, None) if place.is_dir() and not place.name.startswith(".")]
         here = in_order(folder, SUFFIXES)
         by_class = [in_order(place, SUFFIXES) for place in classes]
-    if any(by_class) and not all(by_class):
-        empty = classes[[bool(group) for group in by_class].index(False)]
-        raise InputError(empty, "has no .png or .jpg images, and would count as a class", "remove it, or add images")
+    empty = [place for place, group in zip(classes, by_class, strict=True) if not group]
+    if empty and any(by_class):
+        raise InputError(empty[0], "has no .png or .jpg images, and would count as a class", "remove it, or add images")
     spread = sorted((index / len(group), label, file)
                     for label, group in enumerate(by_class) for index, file in enumerate(group))  # fmt: skip
     files = [file for _, _, file in spread] or here

@@ -89,7 +89,7 @@ def gradient_gate(
     facts += [notice(f"{name} {why}", name) for name in sorted(weight_normed)]
     measures = [measure(name, "gradient", error, "gradient") for name, error in errors.items()]
     by_layer = [measure(name, "gradient", error, "gradient") for name, error in tap_errors.items()]
-    if not any(measured.beyond for measured in measures):
+    if measures and not weight_normed and not any(measured.beyond for measured in measures):
         # An output that is returned twice, or `stop_gradient` in place of a gradient that is not used.
         others = [measured for measured in by_layer if measured.beyond]
         text = "the gradient by {} differs by {:.1e}, and those by variables and inputs agree"

@@ -159,7 +159,7 @@ class _Steps:
             self._set(before)
             loss, slopes, state = self._port(self._signature.in_port(inputs))
             self._add("loss", relative_l2(np.asarray(loss), np.asarray(expected)))
-            gradients = {name: p.grad.numpy() for name, p in self._trained().items() if p.grad is not None}
+            gradients = self._gradients()
             applied = moved_gradients(self._prepared, gradients)
             for name, error in variable_errors(slopes, applied).items():
                 self._add(f"gradient of {name}", error)
@@ -202,14 +202,11 @@ class _Steps:
         for values in SINGULAR:
             inputs = self._reference.inputs(Case(0, BATCH, 1.0, extremes=(values,) * BATCH))
             self._torch(inputs)
-            finite = {name: parameter.grad is None or bool(parameter.grad.isfinite().all())
-                      for name, parameter in self._trained().items()}  # fmt: skip
             _, slopes, _ = self._port(self._signature.in_port(inputs))
-            for move in self._prepared.plan.moves:
-                for name in move.targets if all(finite.get(source, False) for source in move.sources) else ():
-                    if name in slopes and not np.isfinite(np.asarray(slopes[name])).all():
-                        text = f"the gradient by {name} is not finite for inputs that are {values}, and PyTorch's is"
-                        texts.setdefault(name, text)
+            for name, array in moved_gradients(self._prepared, self._gradients()).items():
+                if name in slopes and np.isfinite(array).all() and not np.isfinite(np.asarray(slopes[name])).all():
+                    text = f"the gradient by {name} is not finite for inputs that are {values}, and PyTorch's is"
+                    texts.setdefault(name, text)
         return texts
 
     def _pair(self, recipe: OptimizerRecipe, gradients: Mapping[str, Array]) -> OptimizerPair:
@@ -259,6 +256,10 @@ class _Steps:
 
     def _add(self, name: str, error: float) -> None:
         self._errors[name] = max(error, self._errors.get(name, 0.0))
+
+    def _gradients(self) -> dict[str, Array]:
+        """PyTorch's gradients by parameter, views of them."""
+        return {name: p.grad.numpy() for name, p in self._trained().items() if p.grad is not None}
 
     def _trained(self) -> dict[str, torch.nn.Parameter]:
         return {name: parameter for name, parameter in self._module.named_parameters() if parameter.requires_grad}
