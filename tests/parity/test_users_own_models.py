@@ -173,6 +173,30 @@ def ungated_port() -> Any:
     return keras.Model([x, keep], [y, ops.logical_or(y > 0, keep)])
 
 
+class Frozen(nn.Module):
+    """Has neither a trained weight nor a floating-point input, so that only gradients by layers can be compared."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.words, self.fc = nn.Embedding(9, 6), nn.Linear(6, 4)
+        self.requires_grad_(False)
+
+    def forward(self, ids: torch.Tensor) -> Any:
+        return self.fc(self.words(ids))
+
+
+def frozen_port(stop: bool = False) -> Any:
+    ids = keras.Input((5,), dtype="int32")
+    y = layers.Embedding(9, 6, name="words", trainable=False)(ids)
+    y = ops.stop_gradient(y) if stop else y
+    return keras.Model(ids, layers.Dense(4, name="fc", trainable=False)(y))
+
+
+def stopped_port() -> Any:
+    return frozen_port(True)
+
+
 class First(layers.Layer):
     def call(self, y: Any) -> Any:
         return ops.pad(ops.sum(y, 1, keepdims=True), [(0, 0), (0, 3)])
@@ -205,6 +229,7 @@ NORMAL = HEAD.format(inputs='"x: b 6"')
 CARRIED = NORMAL + "tensors:\n  - {torch: mean, keras: scale/mean, rule: identity}\n"
 CELL = NORMAL + "  - {torch: cell, keras: cell, kind: lstm_cell}\n"
 GATED = HEAD.format(inputs='"x: b 6", "keep: b 4, mask"')
+IDS = HEAD.format(inputs='"ids: b 5, below 9"') + "  - {torch: words, keras: words, kind: embedding}\n"
 TIMES = HEAD.format(inputs='"x: b 6, from 1000000000 to 1700000000"')
 GRU = NORMAL + '  - {torch: rnn, keras: "rnn<layer>", kind: gru}\n'
 
@@ -214,6 +239,13 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
     "infinite logits": ("Masked", "masked_port", NORMAL, {"full": True}, ""),
     "wrong logits beside infinite ones": ("Masked", "wrongly_masked_port", NORMAL, {}, "is off by 1.0e-02"),
     "an argument called mask": ("Gated", "GatedPort", GATED, {}, ""),
+    "a gradient that stops where no other is compared": (
+        "Frozen",
+        "stopped_port",
+        IDS,
+        {"full": True},
+        "by words is off",
+    ),
     "wrong booleans": ("Gated", "ungated_port", GATED, {}, "output.1 is off by"),
     "outputs in a dataclass": ("Structured", "structured_port", NORMAL, {"full": True}, ""),
     "an output that is returned twice": ("Twice", "TwicePort", CELL, {"full": True}, ""),
