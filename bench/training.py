@@ -30,8 +30,6 @@ import wdport
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.reference import build_reference, random_tensors, training_loss
 from wdport.optimizers.torch_like import Adam
-from wdport.training.placement import Placement
-from wdport.training.training_data import StateSource, TrainingBatches
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, dropout=0.0, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 Step = Callable[[], Any]
@@ -92,10 +90,10 @@ def _table(converted: Path, tensors: Any, batch: int, arguments: argparse.Namesp
 
 def _ours(converted: Path, states: Any) -> Step:
     """The compiled step of ``fit``."""
-    trained, batches = _trained(converted, states)
+    trained = _trained(converted)
     trained.optimizer.build(trained.trainable_variables)
     trained.make_train_function()
-    batch = batches[0]
+    batch = (jnp.asarray(states),)
     state = [trained._get_jax_state(True, True, True, True)]
 
     def step() -> None:
@@ -110,19 +108,19 @@ def _ours(converted: Path, states: Any) -> Step:
 
 def _fit(converted: Path, states: Any) -> Step:
     """A call of ``fit`` for one step."""
-    trained, batches = _trained(converted, states)
+    trained = _trained(converted)
 
     def step() -> None:
-        trained.fit(batches, shuffle=False, verbose=0)
+        trained.fit(states, batch_size=len(states), shuffle=False, verbose=0)
 
     step()
     return step
 
 
-def _trained(converted: Path, states: Any) -> tuple[Any, TrainingBatches]:
+def _trained(converted: Path) -> Any:
     trained = wdport.training_model(wdport.load_model(converted))
     trained.compile(optimizer=Adam([{"lr": 1e-4, "weight_decay": 1e-5}], clip_norm=1.0))
-    return trained, TrainingBatches(StateSource(states, "float32"), len(states), 0, Placement())
+    return trained
 
 
 def _optimizer_alone(converted: Path) -> Step:

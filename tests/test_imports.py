@@ -103,3 +103,9 @@ def test_nothing_heavy_is_imported(code: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", shown], cwd=tmp_path, env=search, capture_output=True, text=True,
                           check=True)  # fmt: skip
     assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize("name", ["dropout", "norms"])
+def test_layers_can_be_imported_before_keras(name: str) -> None:
+    """Keras imports the ports as soon as it is imported, and these import the layers."""
+    subprocess.run([sys.executable, "-c", f"import wdport.nets.{name}"], check=True, cwd=PACKAGE.parent)

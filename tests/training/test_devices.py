@@ -71,13 +71,16 @@ layouts = keras.distribution.LayoutMap(mesh)
 layouts[".*kernel"] = (None, "model")
 kinds = {"fit": None, "fit, data": keras.distribution.DataParallel(),
          "fit, model": keras.distribution.ModelParallel(layout_map=layouts, batch_dim_name="batch")}
+from wdport.training import network_training
+options, steps = network_training.step_options, []
+network_training.step_options = lambda dtype: steps.append(dtype) or options(dtype)
 for name, kind in kinds.items():
     keras.distribution.set_distribution(kind)
     trained = wdport.training_model(load(), seed=5)
     trained.compile(optimizer=Adam([{"lr": 1e-2}], clip_norm=1.0))
     told = trained.fit(STATES[:64], batch_size=16, epochs=3, shuffle=False, verbose=0)
     spread = {str(one.value.sharding.spec) for one in trained.trainable_variables} if kind else set()
-    results[name] = {"losses": told.history["loss"], "averaged": [], "spread": sorted(spread)}
+    results[name] = {"losses": told.history["loss"], "averaged": [], "spread": sorted(spread), "steps": len(steps)}
 
 keras.distribution.set_distribution(kinds["fit, data"])
 model = load()
@@ -139,8 +142,9 @@ def test_devices_do_not_change_losses(results: Results) -> None:
     assert 1 / 8 <= found["share"] < 1 / 4
 
 
-def test_fit_has_the_losses_of_one_device_under_keras_distributions(results: Results) -> None:
+def test_fit_has_the_losses_and_options_of_one_device_under_keras_distributions(results: Results) -> None:
     found = results.alone
+    assert [found[name]["steps"] for name in ("fit", "fit, data", "fit, model")] == [1, 2, 3]
     for name in ("fit, data", "fit, model"):
         assert_same(found[name], found["fit"])
     assert any("model" in each for each in found["fit, model"]["spread"])

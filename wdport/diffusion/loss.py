@@ -17,6 +17,7 @@ from jax import Array as Tensor
 
 from wdport.diffusion.noise import NoiseLevel, Noising
 from wdport.model import Array, LossPart
+from wdport.random_bits import one_loop
 
 
 class RandomBatch(NamedTuple):
@@ -53,7 +54,7 @@ class DiffusionLoss:
 
     def draw(self, key: Tensor, clean: Tensor) -> RandomBatch:
         """Random numbers for clean states, in their dtype."""
-        first, second = jax.random.split(key)
+        first, second = (one_loop(part) for part in jax.random.split(key))
         noise = jax.random.normal(first, clean.shape, clean.dtype)
         return RandomBatch(noise, jax.random.uniform(second, clean.shape[:1], clean.dtype))
 

@@ -24,6 +24,7 @@ from jax.scipy.special import ndtri
 from wdport.errors import UsageError
 from wdport.model import Array
 from wdport.options import require_number
+from wdport.random_bits import one_loop
 
 FIRST = 0
 """Folded in for x_T; steps fold in their number, from 1 on."""
@@ -54,7 +55,7 @@ def step_noise(keys: Tensor, step: Tensor | int, shape: tuple[int, ...], dtype: 
 
     def one(key: Tensor) -> Tensor:
         # fold_in and not split: the noise of a step does not depend on how many steps the plan has.
-        return jax.random.normal(jax.random.fold_in(key, step), shape, jnp.float32)
+        return jax.random.normal(one_loop(jax.random.fold_in(key, step)), shape, jnp.float32)
 
     # The bits depend on this setting, which is JAX's default but can be changed by the user.
     with jax.threefry_partitionable(True):

@@ -20,7 +20,7 @@ from wdport.errors import UsageError
 from wdport.jax_settings import narrow_run, weakly
 from wdport.model import Array, KerasModel
 from wdport.nets.boundary import compile_options, gradients_once
-from wdport.training.placement import Placement
+from wdport.training.placement import Placement, placement_of_distribution
 from wdport.training.training_data import StateSource
 
 Data = Array | Series | str | PathLike[str]
@@ -160,19 +160,16 @@ class NetworkTraining(keras.Model):
         return super().stateless_call(gradients_once(list(trainable_variables)), *args, **kwargs)
 
     def make_train_function(self, force: bool = False) -> None:
-        """Compile the step of ``fit`` with the options of :func:`step_options`, which Keras has no argument for.
-
-        Under ``keras.distribution``, it is compiled by Keras.
-        """
+        """Compile the step of ``fit`` with the options of :func:`step_options`, which Keras has no argument for."""
         before: Any = getattr(self, "train_function")  # which Keras declares nowhere
         super().make_train_function(force)
         if before is not None and not force:
             return
-        if not self.run_eagerly and self.jit_compile and keras.distribution.distribution() is None:
+        if not self.run_eagerly and self.jit_compile:
             self.train_function = self._make_function(self._compiled_step())
 
     def _compiled_step(self) -> Callable[[Any, Any], tuple[Any, Any]]:
-        placement, shardings = self.placement, None
+        placement, shardings = self.placement or placement_of_distribution(), None
         if placement is not None:
             shardings = jax.tree.map(lambda leaf: leaf.sharding, self._get_jax_state(True, True, True, True))
         # The state is donated: a step writes the new one into the memory of the old one.

@@ -124,9 +124,14 @@ def placement_of(devices: int | str | None, shard_weights: bool) -> Placement:
         raise UsageError("shard_weights", "there is only one device", 'ask for several, or for "all" devices')
     if jax.process_count() > 1:
         raise UsageError("devices", "are not given, and there are several processes", 'give "all"')
+    return placement_of_distribution() or Placement()
+
+
+def placement_of_distribution() -> Placement | None:
+    """That of ``keras.distribution``, if one is set."""
     distribution = keras.distribution.distribution()
     if distribution is None:
-        return Placement()
+        return None
     return Placement(distribution.device_mesh.backend_mesh, distribution.batch_dim_name, in_place=True)
 
 

@@ -19,6 +19,7 @@ from jax import Array as Tensor
 from wdport.errors import UsageError, printable
 from wdport.families.user_functions import find_function
 from wdport.model import Array, KerasModel, Vocabulary
+from wdport.random_bits import one_loop
 from wdport.recorder import one_line
 from wdport.training.network_training import Data, NetworkTraining, pair_of, refusal
 from wdport.training.training_data import StateSource, arrays_of
@@ -244,7 +245,7 @@ class MaskedTraining(SummedTraining):
 
     def corrupt(self, key: Tensor, tokens: Tensor, visible: Tensor) -> tuple[Tensor, Tensor]:
         """Which tokens (B, L) are masked, and what the network gets in place of all."""
-        first, second, third = jax.random.split(key, 3)
+        first, second, third = (one_loop(part) for part in jax.random.split(key, 3))
         # A token is masked if a span begins at it or at one of the span - 1 before it.
         begins = jax.random.bernoulli(first, 1.0 - (1.0 - self.rate) ** (1.0 / self.span),
                                       (len(tokens), tokens.shape[1] + self.span - 1))  # fmt: skip

@@ -24,6 +24,7 @@ from wdport.families.ts2vec.config import Config
 from wdport.mapping.axes import Shape
 from wdport.model import Array
 from wdport.nets.activations import gelu
+from wdport.random_bits import one_loop
 
 Weights = Mapping[str, Tensor]
 """The variables of the Keras model by path."""
@@ -147,7 +148,7 @@ def draw_crops(key: Tensor, count: int, length: int) -> Crops:
 
 def loss(config: Config, weights: Weights, key: Tensor, series: Tensor) -> Tensor:
     """The loss of a batch of series (B, T, F) with random crops, masks and dropout."""
-    crops_key, masks_key, dropout_key = jax.random.split(key, 3)
+    crops_key, masks_key, dropout_key = (one_loop(part) for part in jax.random.split(key, 3))
     count, length, _ = series.shape
     crops = draw_crops(crops_key, count, length)
     steps = jnp.arange(length)

@@ -22,6 +22,7 @@ from wdport.model import KerasTensor as Tensor
 from wdport.nets.attention import ImageAttention
 from wdport.nets.composed import Composed, Shape, wide
 from wdport.nets.convolutions import Double, Halve, conv
+from wdport.nets.dropout import Dropout
 from wdport.nets.norms import GroupNorm
 
 
@@ -53,7 +54,7 @@ class Resnet(Composed):
         time = (None, config.time_width)
         self.add(layers.Dense(channels * (2 if self.scales else 1), name="time_emb_proj"), time)
         self.add(GroupNorm(groups, epsilon, name="norm2"), image_of(channels))
-        self.dropout = layers.Dropout(config.dropout, name="dropout")
+        self.dropout = Dropout(config.dropout, name="dropout")
         self.add(conv(channels, name="conv2"), image_of(channels))
         self.conv_shortcut: KerasLayer = None
         if inputs != channels:

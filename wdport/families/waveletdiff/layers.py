@@ -21,6 +21,7 @@ from wdport.families.waveletdiff.variables import position_table, time_frequenci
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.boundary import once
 from wdport.nets.composed import Composed, wide
+from wdport.nets.dropout import Dropout
 from wdport.nets.norms import RMSNorm
 
 SCALE_GAIN = 10.0
@@ -95,8 +96,8 @@ class Mlp(Composed):
         self.add(linear(*widths[1:], name="out"), (None, widths[1]))
         self.hidden_dropout = self.out_dropout = None
         if dropout is not None:
-            self.hidden_dropout = layers.Dropout(dropout, name="hidden_dropout")
-            self.out_dropout = layers.Dropout(dropout, name="out_dropout")
+            self.hidden_dropout = Dropout(dropout, name="hidden_dropout")
+            self.out_dropout = Dropout(dropout, name="out_dropout")
 
     def call(self, x: Tensor) -> Tensor:
         # Computed once also where gradients need it: see wdport.nets.boundary.
@@ -134,7 +135,7 @@ class Attention(Composed):
         self.query_norm = self.key_norm = None
         for name in ("query_norm", "key_norm") if qk_norm else ():
             self.add(RMSNorm(1e-8, name=name), (None, *heads))
-        self.dropout = layers.Dropout(dropout, name="dropout")
+        self.dropout = Dropout(dropout, name="dropout")
         start = XavierUniform(2 * width)
         out = FromHeads(
             "bthk,hkd->btd",

@@ -23,6 +23,7 @@ from wdport.model import KerasTensor as Tensor
 from wdport.nets.activations import gelu
 from wdport.nets.boundary import once
 from wdport.nets.composed import Composed, Shape
+from wdport.nets.dropout import Dropout
 
 
 class NoiseSchedule(layers.Layer):
@@ -52,7 +53,7 @@ class Block(Composed):
         time, dropout = config.time_embed_dim, config.dropout
         self.add(AdaptiveNorm(width, time, name="norm1"))
         self.add(Attention(config.num_heads, width, config.qk_norm, dropout, name="attention"))
-        self.dropout = layers.Dropout(dropout, name="dropout")
+        self.dropout = Dropout(dropout, name="dropout")
         self.add(AdaptiveNorm(width, time, name="norm2"))
         self.add(Mlp((width, 4 * width, width), gelu, dropout, name="mlp"))
 
@@ -75,7 +76,7 @@ class Level(Composed):
         length, width, self.depth = config.level_lengths[index], config.widths[index], config.depths[index]
         self.add(linear(config.features, width, name="input_proj"), (None, length, config.features))
         self.position = Position(length, width, name="position")
-        self.dropout = layers.Dropout(config.dropout, name="dropout")
+        self.dropout = Dropout(config.dropout, name="dropout")
         for i in range(self.depth):
             self.add(Block(config, width, name=f"block_{i}"))
         self.add(linear(width, config.features, name="output_proj"), (None, length, width))
