@@ -111,6 +111,19 @@ def raised(error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: py
     return main(["inspect", "a"]), capsys.readouterr().err
 
 
+def test_a_traceback_of_own_code_is_given_where_it_is_wanted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "own_faulty.py").write_text("def build():\n    return undefined_name\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    for debug in ("0", "1"):
+        monkeypatch.setenv("WDPORT_DEBUG", debug)
+        assert main(["map", "outline", "--reference", "own_faulty:build", "--input", "x: b 3"]) == 4
+        err = capsys.readouterr().err
+        assert err.splitlines()[-1].startswith("error: own_faulty:build: raises NameError")
+        assert ("line 2, in build" in err) == (debug == "1")
+
+
 TOLD: list[tuple[Exception, int, str]] = [
     (EOFError("Ran out of input"), 70, "error: EOFError: Ran out of input; a bug in wdport: set WDPORT_DEBUG=1 for"),
     (ValueError("odd"), 70, "error: ValueError: odd; a bug in wdport"),

@@ -6,12 +6,14 @@ import os
 import platform
 import sys
 import time
+import traceback
 from contextlib import suppress
 from typing import Final
 
 import click
 from click.shell_completion import shell_complete
 
+from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import require_supported
 from wdport.cli import completion
 from wdport.cli.console import console, facts
@@ -21,6 +23,7 @@ from wdport.cli.signals import discard_output, signal_of
 from wdport.cli.verb import HELP, Verbs, usage_error
 from wdport.errors import WdportError
 from wdport.files.atomic import WRITTEN
+from wdport.recorder import Refusal
 from wdport.version import VERSION
 
 LIBRARIES = ("numpy", "jax", "keras", "torch", "h5py", "safetensors", "click")
@@ -94,9 +97,12 @@ def execute(words: list[str]) -> int:
     except Exception as error:
         if signal_of(error) is not None:  # an interruption may have caused it
             raise
+        debug = os.environ.get("WDPORT_DEBUG", "0") not in ("", "0")
         if isinstance(error, WdportError):
+            if debug and (origin := _origin(error)) is not None:
+                traceback.print_exception(origin)
             return _fail(error)
-        if os.environ.get("WDPORT_DEBUG", "0") not in ("", "0"):
+        if debug:
             raise
         return _fail(failure_of(error))
     finally:
@@ -116,6 +122,14 @@ def _run(words: list[str]) -> int:
 
 def _complete() -> int:
     return shell_complete(group, {}, "wdport", completion.VARIABLE, os.environ[completion.VARIABLE])
+
+
+def _origin(error: BaseException) -> BaseException | None:
+    """The error, often of a user's own code, that an error in one line is raised for; None if there is none."""
+    cause = error.__cause__ or error.__context__  # the latter also if it is suppressed
+    if isinstance(cause, (WdportError, Refusal, Fault)):
+        return _origin(cause)
+    return cause
 
 
 def _fail(error: WdportError) -> int:

@@ -87,7 +87,7 @@ def _fill(target: Array, file: Readable) -> None:
 def require_real(dtype: np.dtype[np.generic]) -> None:
     """Raise :class:`Fault` if an array of this type does not contain real numbers."""
     if dtype.kind not in "iuf":
-        raise Fault(f"holds {dtype}, not real numbers", "save it as float64")
+        raise Fault(f"holds {dtype}, not real numbers", "save it as int64 or float64")
 
 
 def _declared(header: bytes) -> tuple[tuple[int, ...], bool, np.dtype[np.generic]]:
