@@ -17,6 +17,7 @@ from wdport.compare.setting_values import Setting, SettingsReport
 from wdport.parity import bfloat16_gate as bfloat16
 from wdport.parity.policy import Policy, apply_policy, read_policy
 from wdport.parity.policy.explain import gate_outcome, layer_outcome, verdict_outcome
+from wdport.parity.reports.phrases import claim
 from wdport.parity.reports.text import render_text
 from wdport.parity.verdict import PartResult, TapResult, Verdict
 from wdport.wavelets.check import BOUNDS
@@ -103,6 +104,7 @@ def test_a_loosened_bound_passes_and_is_reported(tmp_path: Path) -> None:
     told = "bound: logic loosened to 1e-08 (default 1e-10) until 2027-01-31: fused kernel"
     assert said(verdict, "P") == [told]
     assert told in " ".join(render_text(verdict).split())
+    assert claim(verdict).endswith(" computes what a.ckpt computes, by the policy's looser bounds")
     assert gate(verdict, "A").bound == verdict.bounds["logic"] == 1e-8
     assert not under(tmp_path, make(tap("a.b", isolated=1e-7)), text)
 
@@ -116,6 +118,14 @@ def test_no_bound_lets_infinity_through(tmp_path: Path, bad: float) -> None:
     waived = under(tmp_path, broken, waiver("a.b", "A") + waiver("a.b", "B"))
     assert waived
     assert said(waived, "A") == ["waived: a.b until 2027-01-31: fused kernel"]
+    assert claim(waived).endswith(" computes what a.ckpt computes, except for 1 waived layer")
+
+
+def test_a_waived_float64_error_is_in_the_claim_of_a_float32_error(tmp_path: Path) -> None:
+    verdict = under(tmp_path, make(tap("a.b", isolated=1e-3, rms_ratio=300.0)), waiver("a.b", "A"))
+    assert "computes in float64, except for 1 waived layer, but has up to 300 times" in claim(verdict)
+    tighter = under(tmp_path, make(tap("a.b", max_ratio=5.0)), bound("numerics", 4))
+    assert "looser" not in claim(tighter)
 
 
 def test_a_waiver_is_of_one_tap_and_one_gate(tmp_path: Path) -> None:

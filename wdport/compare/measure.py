@@ -174,7 +174,8 @@ class ErrorPair:
         self.candidate_max = _largest(self.candidate_max, c)
         self.reference_max = _largest(self.reference_max, r)
         self.truth_max = _largest(self.truth_max, truth)
-        self.bias_sum += float(np.sum(c))
+        with np.errstate(invalid="ignore"):  # infinities of both signs
+            self.bias_sum += float(np.sum(c))
         self.count += c.size
 
     def allow(self, square: float, largest: float) -> None:

@@ -36,21 +36,30 @@ def claim(verdict: Verdict, write: Callable[[str], str] = str, say: Callable[[st
     assuming = ", ".join(write(printable(f"{name} {value}", NAME_CHARS)) for name, value in verdict.assuming.items())
     rest = f", with weights rounded to {write(verdict.rounded_to)}" if verdict.rounded_to else ""
     rest += f", assuming {assuming}" if assuming else ""
+    allowed = rest + _allowed(verdict)
     if verdict:
-        return f"{ours} computes what {theirs} computes{rest}"
+        return f"{ours} computes what {theirs} computes{allowed}"
     if unmet := verdict.unmet:
-        agree = f"{ours} computes what {theirs} computes{rest}"
+        agree = f"{ours} computes what {theirs} computes{allowed}"
         if any(gate.name == "S" for gate in unmet):  # a comparison that finds no known fault proves nothing
-            agree = f"no difference was found between {ours} and {theirs}{rest}"
+            agree = f"no difference was found between {ours} and {theirs}{allowed}"
         return f"{agree}, but {'; '.join(_unmet(gate, say or write) for gate in unmet)}"
     if verdict.exit_code == 1:
         more = "" if verdict.complete else ", and not everything could be compared"
         if times := _times_less_precise(verdict):
-            return f"{ours} computes what {theirs} computes in float64{rest}, but has {times} PyTorch's float32 error"
+            than = f"{times} PyTorch's float32 error"
+            return f"{ours} computes what {theirs} computes in float64{allowed}, but has {than}"
         if _equal_outside(verdict):
-            return f"{ours} gives the outputs of {theirs}{rest}, but not by the same layers{more}"
+            return f"{ours} gives the outputs of {theirs}{allowed}, but not by the same layers{more}"
         return f"{ours} does not compute what {theirs} computes{rest}{more}"
     return f"not everything in {ours} could be compared with {theirs}{rest}"
+
+
+def _allowed(verdict: Verdict) -> str:
+    """What a policy allows to differ, as the end of a sentence that says that the models agree."""
+    waived, looser = len(waivers_of(verdict)), any(now > usual for now, usual in changed_bounds(verdict).values())
+    except_for = f", except for {waived} waived layer{'s' * (waived > 1)}" if waived else ""
+    return except_for + (", by the policy's looser bounds" if looser else "")
 
 
 _UNMET: Final = {
