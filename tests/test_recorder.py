@@ -591,3 +591,9 @@ def test_what_users_run_without_gradients_is_compared_with_the_calls(counted: bo
     inputs = (np.random.default_rng(0).normal(size=(4, 6, 8)), np.arange(6) < np.array([[6], [4], [3], [5]]))
     seen = recorder.observe({"float32": single, "float64": double}, recorder.CASES[0], inputs)
     assert (recorder.fast_path_error(single, seen) > 0.01) is not counted
+
+
+def test_successive_seeds_go_through_few_integers() -> None:
+    """A batch has room for three of twelve; a model that is wrong for one length is then found."""
+    lengths = recorder.parse_input("lengths: b, below 13 from 1")
+    assert {int(length) for seed in range(4) for length in lengths.make(seed, 4, 1.0)} == set(range(1, 13))

@@ -371,7 +371,7 @@ class Input:
     def _ordinary(self, rng: np.random.Generator, seed: int, batch: int, scale: float) -> Array:
         shape = self.shape(batch)
         if self.draw == "below":
-            return self._integers(rng, shape)
+            return self._integers(rng, seed, shape)
         if self.draw == "from":
             return rng.uniform(self.numbers[0], self.numbers[1], shape)
         if self.draw == "mask":
@@ -388,14 +388,18 @@ class Input:
         sizes[first] = shape[first]
         return values * self._energies(shape[first]).reshape(sizes)
 
-    def _integers(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-        """Random integers, of which one at least stays random: the first, the last and ``ids`` are among them, and as
-        many others below :data:`FEW` as there is room for, if no other integers exist."""
+    def _integers(self, rng: np.random.Generator, seed: int, shape: tuple[int, ...]) -> Array:
+        """Random integers, of which one at least stays random: the first, the last and ``ids`` are among them, and all
+        others, if there are at most :data:`FEW`. Without room for all, the next seed goes on where this one ends."""
         valid = self.integers
         values = rng.integers(valid.start, valid.stop, shape)
-        others = (valid.start + rng.permutation(len(valid))).tolist() if len(valid) <= FEW else []
+        order = np.random.default_rng(zlib.crc32(self.name.encode()))  # the same for all seeds
+        others = (valid.start + order.permutation(len(valid))).tolist() if len(valid) <= FEW else []
         integers = list(dict.fromkeys([valid[0], valid[-1], *filter(valid.__contains__, self.ids), *others]))
         places = rng.permutation(values.size)[: max(values.size - 1, 0)]
+        if len(places) < len(integers):
+            first = seed * len(places) % len(integers)
+            integers = integers[first:] + integers[:first]
         pairs = list(zip(places.tolist(), integers))
         flat = values.reshape(-1)
         flat[[place for place, _ in pairs]] = [integer for _, integer in pairs]

@@ -38,8 +38,8 @@ from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.sampling.api import read_init
 from wdport.training.converted_optimizer import load_optimizer, save_optimizer
-from wdport.training.initial import convert_initial_model, is_library_configuration
-from wdport.training.model import family_recipe, new_configuration, recipe_of, training_model
+from wdport.training.initial import is_library_configuration
+from wdport.training.model import family_recipe, new_configuration, new_model, recipe_of, training_model
 from wdport.training.network_training import NetworkTraining
 from wdport.training.placement import wait_for_all
 from wdport.training.recipe import RATE, optimizer_of
@@ -114,14 +114,13 @@ def run(request: TrainRequest, inputs: InputFiles, devices: int | str | None, do
 @contextmanager
 def _begun(request: TrainRequest) -> Iterator[_Begin]:
     """What the run begins with; a checkpoint is converted to a temporary folder."""
+    config: Any = request.config
     if request.resume is None and is_library_configuration(request.config):
         _require_no_recipe(request)
-        with scratch_folder() as folder:
-            converted = convert_initial_model(Path(str(request.config)), request.seed, request.values, Path(folder))
-            yield _Begin(lambda dtype: load_model(converted, dtype), None, Recipe())
+        yield _Begin(lambda dtype: new_model(config, values=request.values, seed=request.seed, dtype=dtype), None,
+                     Recipe())  # fmt: skip
         return
     if request.resume is None:
-        config: Any = request.config
         recipe = recipe_of(config, request.recipe == PUBLIC)
         series = read_series(request.data)
         family, resolved, assumed = new_configuration(config, series, request.values, request.transform)
