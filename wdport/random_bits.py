@@ -57,7 +57,7 @@ def _key(words: Tensor) -> Tensor:
 
 def _bits(words: Tensor, width: int, shape: tuple[int, ...]) -> Tensor:
     """Random unsigned integers of ``width`` bits."""
-    if prod(shape) > _COUNTABLE:
+    if prod(shape) >= _COUNTABLE:
         bits: Tensor = jax.random.bits(_key(words), shape, f"uint{width}")
         return bits
     # Numbered in two axes: the numbers of more are a part of every loop that takes long to compile. The first axis is

@@ -9,10 +9,12 @@ from wdport.model import KerasTensor as Tensor
 from wdport.random_bits import one_loop
 
 
+@keras.saving.register_keras_serializable("wdport")
 class Dropout(layers.Dropout):
     """Keras's, with the same masks: see :func:`wdport.random_bits.one_loop`."""
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:
             return inputs
-        return keras.random.dropout(inputs, self.rate, seed=one_loop(self.seed_generator.next()))
+        key = one_loop(self.seed_generator.next())
+        return keras.random.dropout(inputs, self.rate, noise_shape=self.noise_shape, seed=key)
