@@ -326,6 +326,8 @@ class Input:
     """Other sizes of axes for a batch of one, such as the greatest length that the network takes."""
     ids: tuple[int, ...] = ()
     """Integers that every batch should hold, such as the id of padding."""
+    marks: tuple[float, ...] = ()
+    """Numbers that unusual samples also hold, such as the mark of a missing value."""
     right: bool = False
     """Whether masks are only true up to a position, so that a causal query always sees a key."""
     optional: bool = False
@@ -366,7 +368,20 @@ class Input:
         for index, extreme in enumerate(extremes):
             if extreme:
                 samples[index] = self._extreme(extreme, samples[index], scale, rng)
+            if extreme in UNUSUAL and self.marks:
+                self._mark(samples[index, ...], index, rng)
         return values
+
+    def _mark(self, sample: Array, index: int, rng: np.random.Generator) -> None:
+        """Replace all values of at most half of the positions along an axis by ``marks``: in one sample those along the
+        first axis, in the next one along the second, and then the next marks along the first."""
+        turn, axis = divmod(index, sample.ndim or 1)
+        steps = np.moveaxis(sample, axis, 0) if sample.ndim else sample.reshape(1)
+        count = max(len(steps) // 2, 1)
+        first = turn * count % len(self.marks)
+        marks = (*self.marks[first:], *self.marks[:first])
+        for place, mark in zip(rng.permutation(len(steps))[:count].tolist(), marks):
+            steps[place] = mark
 
     def _ordinary(self, rng: np.random.Generator, seed: int, batch: int, scale: float) -> Array:
         shape = self.shape(batch)
@@ -559,6 +574,64 @@ def with_ids(inputs: Sequence[Input], module: Module) -> tuple[Input, ...]:
     # Not isinstance, for which a bool is an int as well.
     ids = dict.fromkeys([*(leaf for leaf in leaves([*stated, *stored]) if type(leaf) is int), *USUAL_IDS])
     return tuple(replace(spec, ids=(*spec.ids, *ids)) if spec.kind == "int" else spec for spec in inputs)
+
+
+COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+MEMBERSHIPS = {"isin": (1, "test_elements"), "bucketize": (1, "boundaries"), "searchsorted": (0, "sorted_sequence")}
+"""Functions of torch that compare with a number, and those that compare with several, with that argument."""
+
+
+def compared_numbers(module: Module, inputs: tuple[Array, ...]) -> list[float]:
+    """The numbers that the code of a float64 module compares values with in one run, as far as the run gets."""
+    import torch
+
+    numbers: list[float] = []
+
+    def watch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        name = getattr(function, "__name__", "").strip("_")
+        values = list(args) if name in COMPARISONS else []
+        if name in MEMBERSHIPS:
+            place, keyword = MEMBERSHIPS[name]
+            values = [kwargs[keyword] if keyword in kwargs else args[place]]
+        for value in values:
+            if isinstance(value, torch.Tensor) and (not value.ndim or (name in MEMBERSHIPS and value.numel() <= FEW)):
+                numbers.extend(to_array(value).reshape(-1).tolist())
+            elif isinstance(value, (int, float)):
+                numbers.append(value)
+        return function(*args, **kwargs)
+
+    # What the module does not accept is refused when it is compared.
+    with suppress(Exception), highest_precision(), lifted(), functions(watch):
+        run(module, inputs)
+    return numbers
+
+
+MOST_MARKS = 8
+"""Marks of an input: more would leave little of a sample."""
+
+
+def marks_of(numbers: Sequence[float]) -> list[float]:
+    """Those of the numbers that an input may have: finite ones that float32 holds, since others would be rounded to
+    numbers that are not equal. Zeros are among the inputs anyway."""
+    finite = [float(number) for number in numbers if not isinstance(number, bool) and 0 < abs(number) < MASKING]
+    return list(dict.fromkeys(number for number in finite if float(np.float32(number)) == number))
+
+
+def with_numbers(inputs: Sequence[Input], numbers: Sequence[float]) -> tuple[Input, ...]:
+    """These inputs with numbers that the code of a model compares values with, such as the mark of a missing value or
+    the edge of a bucket."""
+    exact = marks_of(numbers)
+    ids = [int(np.floor(number)) + step for number in exact for step in (0, 1, -1)]
+
+    def extended(spec: Input) -> Input:
+        if spec.kind == "int":
+            return replace(spec, ids=tuple(dict.fromkeys((*spec.ids, *ids))))
+        low, high = {"from": spec.numbers, "positive": EDGES}.get(spec.draw, (-MASKING, MASKING))
+        marks = dict.fromkeys((*spec.marks, *(number for number in exact if low <= number <= high)))
+        unmarked = spec.kind == "bool" or spec.draw == "steps"
+        return spec if unmarked else replace(spec, marks=tuple(marks)[:MOST_MARKS])
+
+    return tuple(map(extended, inputs))
 
 
 KEYLESS = " has queries that see no key; they get zeros, where torch may also give NaN"
@@ -1988,6 +2061,8 @@ def _record_cases(
     stated = with_ids(drawn, double)
     tried = cases_of(CASES, make_inputs)
     stated = with_keys(stated, double, tried, lambda case: checked_inputs(make_inputs, case, target, stated))
+    if make_inputs is None:
+        stated = with_numbers(stated, compared_numbers(double, checked_inputs(None, tried[0], target, stated)))
     every = {index: spec.every for index, spec in enumerate(drawn) if spec.every is not None}
     shifts = bias_shifts(subject.modules["float32"])
     notes, repeats = dict.fromkeys(subject.notes), True

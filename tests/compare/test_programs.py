@@ -20,7 +20,7 @@ from wdport.compare.calls import Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.probe import Probe
-from wdport.compare.programs import CompiledProgram, sums_pairwise
+from wdport.compare.programs import CompiledProgram, compared_numbers, sums_pairwise
 from wdport.compare.reference import Live
 from wdport.compare.run_cases import compare
 from wdport.mapping.names import NamePattern
@@ -185,3 +185,22 @@ def test_only_the_order_of_additions_is_named(looped: bool) -> None:
     assert (float64.passed, float32.passed) == (True, False)
     notices = [str(finding) for finding in float32.findings if finding.notice]
     assert [text.partition(":")[0] for text in notices] == ([] if looped else ["norm inputs"])
+
+
+def _compares(x: jax.Array) -> jax.Array:
+    """Compares with 1 to 8, in everything that calls a program."""
+    y = jax.jit(lambda x: jnp.where(x == 1.0, 0.0, x))(x)
+    y = jax.lax.scan(lambda held, row: (held, jnp.where(row > 2.0, row, held)), y[0], y)[1]
+    y = jax.lax.cond(y.sum() < 3.0, lambda y: y, lambda y: jnp.where(y != 4.0, y, 0.0), y)
+    y = jax.lax.while_loop(lambda y: y[0, 0] > 5.0, lambda y: jnp.where(y >= 6.0, y / 2.0, y), y)
+    y = jax.vmap(jax.checkpoint(lambda row: jnp.where(row <= jnp.full(3, 7.0), row, 1.0)))(y)
+    return jnp.where(y.astype(int) == 8, 0.0, y)
+
+
+def test_numbers_that_a_program_compares_with() -> None:
+    assert set(compared_numbers(jax.make_jaxpr(_compares)(jnp.ones((2, 3))).jaxpr)) == set(range(1, 9))
+
+
+def test_other_numbers_are_not_compared_with() -> None:
+    program = jax.make_jaxpr(lambda x: jnp.clip(x * 3.0 + 4.0, -5.0, 6.0))(jnp.ones(3)).jaxpr
+    assert not set(compared_numbers(program)) - {0.0}

@@ -15,6 +15,7 @@ import torch
 from keras import layers, ops
 from torch import nn
 
+from tests.command import Cli
 from tests.parity.own_models import verify_own
 from wdport.errors import MisfitError
 
@@ -225,12 +226,103 @@ def recurrent_port() -> Any:
     return functional(change)
 
 
+class Encoder(Base):
+    """Reads the last states of both ways of its second layer, with the sequence."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(6, 4, 2, batch_first=True, bidirectional=True)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        y, (h, c) = self.rnn(x)
+        return y, self.fc(torch.cat([h[-2], c[-1, :, :2]], -1))
+
+
+def encoder_port(crossed: bool = False, sequences: bool = True) -> Any:
+    x = y = keras.Input((5, 6))
+    for index in range(2):
+        rnn = layers.LSTM(4, return_sequences=sequences or index < 1, return_state=index > 0)
+        y = layers.Bidirectional(rnn, name=f"rnn{index}")(y)
+    y, forward, forward_cell, backward, backward_cell = y
+    first, second = (backward, forward_cell) if crossed else (forward, backward_cell)
+    scores = dense(ops.concatenate([first, second[:, :2]], -1))
+    return keras.Model(x, [y if sequences else ops.concatenate([forward, backward], -1), scores])
+
+
+def crossed_port() -> Any:
+    return encoder_port(crossed=True)
+
+
+class LastStep(Encoder):
+    def forward(self, x: torch.Tensor) -> Any:
+        h, c = self.rnn(x)[1]
+        return torch.cat([h[-2], h[-1]], -1), self.fc(torch.cat([h[-2], c[-1, :, :2]], -1))
+
+
+def last_step_port() -> Any:
+    return encoder_port(sequences=False)
+
+
+class Marked(Base):
+    """Missing values are -999, ids from 128 on have another sign, and ages are in buckets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.ages = nn.Embedding(1000, 4), nn.Embedding(3, 4)
+
+    def forward(self, x: torch.Tensor, ids: torch.Tensor, age: torch.Tensor) -> torch.Tensor:
+        y = self.fc(torch.where((x == -999).all(-1, keepdim=True), 0.5, x)).sum(1)
+        signs = torch.where(ids >= 128, 1.0, -1.0)[..., None]
+        years = torch.bucketize(age, torch.tensor([20.0, 65.0], dtype=age.dtype))
+        return y + (self.words(ids) * signs).sum(1) + self.ages(years)
+
+
+def marked_port(mark: float = -999.0, first: int = 128, compare: Callable[[Any, Any], Any] = ops.greater) -> Any:
+    x, ids, age = keras.Input((5, 6)), keras.Input((7,), dtype="int32"), keras.Input(())
+    missing = ops.all(ops.equal(x, mark), axis=-1, keepdims=True)
+    y = ops.sum(dense(ops.where(missing, 0.5, x)), 1)
+    signs = ops.expand_dims(ops.where(ids >= first, 1.0, -1.0), -1)
+    years = ops.sum(ops.cast(compare(ops.expand_dims(age, -1), ops.convert_to_tensor([20.0, 65.0])), "int32"), -1)
+    words = ops.sum(layers.Embedding(1000, 4, name="words")(ids) * signs, 1)
+    return keras.Model([x, ids, age], y + words + layers.Embedding(3, 4, name="ages")(years))
+
+
+def unmarked_port() -> Any:
+    return marked_port(mark=float("inf"))
+
+
+def late_port() -> Any:
+    return marked_port(first=129)
+
+
+def right_port() -> Any:
+    return marked_port(compare=ops.greater_equal)
+
+
+class Plain(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.GRU(6, 6, batch_first=True)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.fc(self.rnn(x)[0][:, -1])
+
+
+def masking_port() -> Any:
+    x = keras.Input((5, 6))
+    return keras.Model(x, dense(layers.GRU(6, name="rnn")(layers.Masking(-1.0)(x))))
+
+
 NORMAL = HEAD.format(inputs='"x: b 6"')
 CARRIED = NORMAL + "tensors:\n  - {torch: mean, keras: scale/mean, rule: identity}\n"
 CELL = NORMAL + "  - {torch: cell, keras: cell, kind: lstm_cell}\n"
 GATED = HEAD.format(inputs='"x: b 6", "keep: b 4, mask"')
 IDS = HEAD.format(inputs='"ids: b 5, below 9"') + "  - {torch: words, keras: words, kind: embedding}\n"
 TIMES = HEAD.format(inputs='"x: b 6, from 1000000000 to 1700000000"')
+MARKED = HEAD.format(inputs='"x: b 5 6", "ids: b 7, below 1000", "age: b, from 0 to 100"')
+MARKED += "".join(f"  - {{torch: {name}, keras: {name}, kind: embedding}}\n" for name in ("words", "ages"))
+PLAIN = HEAD.format(inputs='"x: b 5 6"') + "  - {torch: rnn, keras: rnn, kind: gru}\n"
+LSTM = HEAD.format(inputs='"x: b 5 6"') + '  - {torch: rnn, keras: "rnn<layer>", kind: bidirectional_lstm}\n'
 GRU = NORMAL + '  - {torch: rnn, keras: "rnn<layer>", kind: gru}\n'
 
 MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
@@ -257,6 +349,20 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
         {"train": True},
         "besides dropout, for one the dropout between the layers of rnn; set it to 0",
     ),
+    "numbers that code compares with": ("Marked", "marked_port", MARKED, {}, ""),
+    "a mark that the port ignores": ("Marked", "unmarked_port", MARKED, {}, "fc is off by"),
+    "ids from one later on": ("Marked", "late_port", MARKED, {}, "output is off by"),
+    "the other side of an edge": ("Marked", "right_port", MARKED, {}, "what ages is fed is 1 more than it should be"),
+    "a mark that only the port has": (
+        "Plain",
+        "masking_port",
+        PLAIN,
+        {},
+        "inputs are -1, which the code compares with",
+    ),
+    "the states of both ways": ("Encoder", "encoder_port", LSTM, {}, ""),
+    "the states of both ways, and the last step": ("LastStep", "last_step_port", LSTM, {}, ""),
+    "the states of both ways, exchanged": ("Encoder", "crossed_port", LSTM, {}, "in what it feeds fc"),
     "code that autocast breaks": ("Narrow", "narrow_port", NORMAL, {"full": True}, "does not run under torch.autocast"),
 }
 
@@ -270,6 +376,22 @@ def test_models_of_users(name: str, tmp_path: Path) -> None:
     verdict = verify_own(tmp_path, text, module, f"{__name__}:{reference}", f"{__name__}:{port}", **options)
     assert bool(verdict) == (not message), verdict.summary()
     assert message in verdict.summary()
+
+
+@pytest.mark.parametrize(("reference", "port", "text", "code", "message"), [
+    ("Marked", "unmarked_port", MARKED, 1, "fc is off by"),
+    ("Plain", "masking_port", PLAIN, 0, "the recorded inputs do not have -1, which the port compares with"),
+])  # fmt: skip
+def test_numbers_that_code_compares_with_in_a_recording(
+    reference: str, port: str, text: str, code: int, message: str, tmp_path: Path, cli: Cli
+) -> None:
+    table, checkpoint, output = tmp_path / "own.yaml", tmp_path / "net.pt", tmp_path / "net.keras"
+    table.write_text(text.replace("inputs:", f"torch: {__name__}:{reference}\nkeras: {__name__}:{port}\ninputs:"))
+    torch.save(globals()[reference]().state_dict(), checkpoint)
+    cli("convert", checkpoint, "--mapping", table, "-o", output)
+    cli("record", checkpoint, "--mapping", table, "-o", tmp_path / "run.npz")
+    printed = cli("verify", output, "--against", tmp_path / "run.npz", "--mapping", table, code=code).out
+    assert message in printed
 
 
 def test_a_reference_without_numbers_is_refused(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ from wdport.compare.findings import Finding, fact
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
 from wdport.compare.probe import Probe, stateless_call, tensors
-from wdport.compare.programs import TRACING, CompiledProgram
+from wdport.compare.programs import TRACING, CompiledProgram, compared_numbers
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, layers_by_path, variable_values
 from wdport.mapping.rows import Table
@@ -38,14 +38,18 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
 class PlainUse:
-    """The plain call of a float64 ``model`` on the first inputs, traced now."""
+    """The plain call of a float64 ``model`` on the first inputs, traced now.
+
+    ``numbers`` are those that its code compares values with.
+    """
 
     def __init__(self, model: KerasModel, inputs: tuple[Array, ...]) -> None:
         self._model, self._inputs = model, inputs
         self._raised: Finding | None = None
+        self.numbers: list[float] = []
         with _exactly():
             try:
-                self._first, _ = _program(model, inputs, None)
+                self._first, _, self.numbers = _program(model, inputs, None)
             except Exception as error:  # of the user's code
                 text = " ".join(f"{type(error).__name__}: {error}".split())[:160]
                 self._raised = fact(f"the model raises {text} where it is called without `training`")
@@ -56,7 +60,7 @@ class PlainUse:
         if self._raised is not None:
             return [self._raised]
         with _exactly():
-            program, assigned = _program(self._model, self._inputs, False)
+            program, assigned, _ = _program(self._model, self._inputs, False)
             if assigned:
                 return [fact(f"{path} is assigned by calls in evaluation mode", path) for path in assigned]
             if self._first == program:
@@ -75,8 +79,9 @@ def _exactly() -> Iterator[None]:
         yield
 
 
-def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None) -> tuple[str, list[str]]:
-    """The traced program as text, and the paths of the variables that it assigns, random generators apart."""
+def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None) -> tuple[str, list[str], list[float]]:
+    """The traced program as text, the paths of the variables that it assigns, random generators apart, and the numbers
+    that it compares arrays with."""
 
     def call(trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...]) -> Any:
         with exact_float64():
@@ -89,7 +94,7 @@ def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None
     assigned = [path for path, value in zip(fixed, after, strict=True)
                 if value not in program.invars and not path.endswith("seed_generator_state")]  # fmt: skip
     # Two traces of the same code differ only in these addresses.
-    return _ADDRESS.sub("", str(program)), assigned
+    return _ADDRESS.sub("", str(program)), assigned, list(compared_numbers(program))
 
 
 def _run(model: KerasModel, inputs: tuple[Array, ...], training: bool | None) -> tuple[Outputs, dict[str, Call]]:

@@ -262,17 +262,21 @@ def _equal(first: Array, second: Array) -> bool:
 
 
 def _chosen(outputs: list[Array], shapes: Shapes) -> list[Array]:
-    """Select the outputs of a recurrent layer: of its sequence and last states, the port may return the sequence, or
-    the last step."""
-    if len(outputs) == len(shapes):
-        return outputs
+    """Select the outputs of a recurrent layer: of its sequence (B, T, H) and last states (layers * ways, B, H), the
+    port may return the sequence or the last step, and after it, as Keras does, the states of each way of the last
+    layer."""
     if outputs and len(outputs) + 1 == len(shapes) and set(map(np.shape, outputs)) == set(map(tuple, shapes)):
         return [outputs[0], *outputs]  # a cell of Keras returns its output and its states, the first of which equals it
-    if len(outputs) > len(shapes) == 1 and np.ndim(outputs[0]) == 3:
-        if len(shapes[0]) == 3:
-            return outputs[:1]
-        if len(shapes[0]) == 2 and np.ndim(outputs[1]) == 3:
-            state = np.asarray(outputs[1])  # (ways, B, H): the last step of each way
-            ways = max(shapes[0][-1] // state.shape[-1], 1)  # those of the last layer come last
-            return [np.concatenate(list(state[-ways:]), axis=-1)]
+    states = [np.asarray(output) for output in outputs[1:]]
+    recurrent = bool(states) and {array.ndim for array in (outputs[0], *states)} == {3} and len(shapes[0]) in (2, 3)
+    if recurrent and len(shapes) == 1 and len(shapes[0]) == 3:
+        return outputs[:1]
+    if recurrent and {len(shape) for shape in shapes[1:]} <= {2} and (len(shapes) - 1) % len(states) == 0:
+        ways = (len(shapes) - 1) // len(states) or max(shapes[0][-1] // states[0].shape[-1], 1)
+        if ways <= len(states[0]):
+            last = [array[-ways:] for array in states]
+            first = outputs[0] if len(shapes[0]) == 3 else np.concatenate(list(last[0]), axis=-1)
+            return [first, *(array[way] for way in range(ways) for array in last)][: len(shapes)]
+    if len(outputs) == len(shapes):
+        return outputs
     raise ValueError(f"{len(outputs)} outputs where the port has {len(shapes)}")

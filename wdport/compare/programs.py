@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from threading import RLock
@@ -165,6 +165,41 @@ R = TypeVar("R")
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 """Primitives that run another program once, with the parameter that holds it. Loops and branches are left as they
 are."""
+
+
+_COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+_SAME_NUMBER = ("broadcast_in_dim", "convert_element_type", "reshape", "copy")
+
+
+def compared_numbers(program: Jaxpr, scalars: Mapping[Any, float] | None = None) -> Iterator[float]:
+    """Yield the numbers that a program compares arrays with, also in the loops, branches and programs that it calls;
+    ``scalars`` are the values of those of its variables that are known."""
+    values = dict(scalars or {})
+
+    def value(atom: Any) -> float | None:
+        if isinstance(atom, Literal):
+            return _scalar(atom.val)
+        return values.get(atom)
+
+    for equation in program.eqns:
+        inputs = [value(atom) for atom in equation.invars]
+        if equation.primitive.name in _COMPARISONS:
+            yield from (number for number in inputs if number is not None)
+        if equation.primitive.name in _SAME_NUMBER and inputs[0] is not None:
+            values[equation.outvars[0]] = inputs[0]
+        for inner in jax.tree.leaves(list(equation.params.values())):
+            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
+                called, constants = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, [])
+                # From the last on: a branch is called without the number that chooses it.
+                pairs = [*zip(reversed(called.invars), reversed(inputs), strict=False),
+                         *zip(called.constvars, map(_scalar, constants), strict=False)]  # fmt: skip
+                yield from compared_numbers(called, {name: number for name, number in pairs if number is not None})
+
+
+def _scalar(constant: Any) -> float | None:
+    # Not np.asarray of others: a key of a random generator is no array of numbers.
+    is_number = any(jnp.issubdtype(jnp.result_type(constant), kind) for kind in (jnp.floating, jnp.integer))
+    return float(constant) if is_number and jnp.ndim(constant) == 0 else None
 
 
 def sums_pairwise(function: Callable[P, R]) -> Callable[P, R]:

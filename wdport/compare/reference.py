@@ -71,6 +71,9 @@ class Reference(Protocol):
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         """Those of the cases that it can run; extreme values only where it stays finite."""
 
+    def include(self, numbers: Sequence[float]) -> None:
+        """Include numbers that the port's code compares values with in the inputs from now on."""
+
     def inputs(self, case: Case) -> tuple[Array, ...]:
         """The inputs of ``case``, floating ones in float64."""
 
@@ -107,6 +110,7 @@ class Live:
         self.findings: list[str] = []
         self._notes = dict.fromkeys(notes)
         self.make_inputs, self.drawn = make_inputs, recorder.with_ids(drawn, modules["float64"])
+        self._marks = ""
         self._moved: ExitStack | None = None
 
     @property
@@ -115,7 +119,7 @@ class Live:
 
     @property
     def notes(self) -> list[str]:
-        return list(self._notes)
+        return [*self._notes, *([self._marks] if self._marks else [])]
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         with translated():
@@ -124,7 +128,14 @@ class Live:
             if drawn != self.drawn:
                 self._notes["masks have padding only on the right: under others, queries see no key"] = None
             self.drawn = drawn
+            if drawn and self.make_inputs is None:
+                self.include(recorder.compared_numbers(self.modules["float64"], self.inputs(cases[0])))
             return [recorder.finite_case(self.modules["float64"], case, self.inputs) for case in cases]
+
+    def include(self, numbers: Sequence[float]) -> None:
+        self.drawn = recorder.with_numbers(self.drawn, numbers)
+        if marks := dict.fromkeys(mark for spec in self.drawn for mark in spec.marks):
+            self._marks = f"some inputs are {', '.join(f'{mark:g}' for mark in marks)}, which the code compares with"
 
     def inputs(self, case: Case) -> tuple[Array, ...]:
         return recorder.checked_inputs(self.make_inputs, case, "the reference", self.drawn)

@@ -177,6 +177,7 @@ class _Engine:
         # first of the parts would get values of another size.
         self.own_values = any(tap.reference in observation.calls for tap in self.alignment.left_out)
         self.plain = PlainUse(self.result.candidate.models["float64"], self.signature.in_port(observation.inputs))
+        self.result.reference.include(self.plain.numbers)
 
     def use_plainly(self) -> None:
         """Compare the model called as users call it, after all other calls."""

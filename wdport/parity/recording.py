@@ -11,12 +11,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from wdport.compare.calls import Call, Case, layer_of
 from wdport.errors import IncompleteError, InputError
 from wdport.model import Array
 from wdport.parity import recording_file as form
 from wdport.parity.recording_file import AGAIN, RecordingFile, reading
-from wdport.recorder import EXTREMES, FAST, SCHEMA, UNUSUAL, CaseSweep, Conditioning, Observation, Single, Spread
+from wdport.recorder import (
+    EXTREMES,
+    FAST,
+    SCHEMA,
+    UNUSUAL,
+    CaseSweep,
+    Conditioning,
+    Observation,
+    Single,
+    Spread,
+    marks_of,
+)
 
 Known = dict[str, Array]
 """Arrays by reference, so that none is read twice within a case."""
@@ -134,6 +147,14 @@ class Replay:
         same = (recorded for recorded in self._recording.cases if replace(recorded, gain=case.gain) == case)
         return next(same, case)
 
+    def include(self, numbers: Sequence[float]) -> None:
+        """Note the numbers that the recorded inputs do not have."""
+        held = [array for case in self._recording.cases for array in self.inputs(case)]
+        missing = [number for number in marks_of(numbers) if not any(_holds(array, number) for array in held)]
+        if missing:
+            text = ", ".join(f"{number:g}" for number in missing)
+            self.notes = [*self.notes, f"the recorded inputs do not have {text}, which the port compares with"]
+
     def inputs(self, case: Case) -> tuple[Array, ...]:
         return self._recording.observation(self._recorded(case)).inputs
 
@@ -175,6 +196,15 @@ def open_recording(path: Path) -> Iterator[Recording]:
         yield recording
     finally:
         file.close()
+
+
+def _holds(array: Array, number: float) -> bool:
+    """Whether an input is ``number`` somewhere; one of floating-point numbers, at all places of one position."""
+    equal = array == number
+    rest = [tuple(other for other in range(1, array.ndim) if other != axis) for axis in range(1, array.ndim)]
+    if not rest or array.dtype.kind != "f":
+        return bool(np.any(equal))
+    return any(bool(np.any(np.all(equal, axes))) for axes in rest)
 
 
 def _spread(facts: Mapping[str, object]) -> Spread:

@@ -69,6 +69,9 @@ class Recalled(Live):
         """As :meth:`Live.use`; only the live reference knows which weights the modules have."""
         self._live.use(random_biases)
 
+    def include(self, numbers: Sequence[float]) -> None:
+        """Do nothing: all ports run on the same inputs, which are those of a correct one."""
+
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         return self._once((case, tuple(taps)), partial(super().observe, case, taps))
 
