@@ -1506,7 +1506,7 @@ def lifted() -> Iterator[None]:
     """Inside, everything is float64: it is the default dtype, and replaces every narrower floating dtype in the code.
 
     ``module.double()`` alone keeps tables that were computed in float32 and casts to float32 in the code: errors of
-    2e-6.
+    2e-6. An epsilon that is that of the dtype, in ``nn.RMSNorm``, stays that of float32: it is a constant of the model.
     """
     import torch
 
@@ -1525,6 +1525,8 @@ def lifted() -> Iterator[None]:
         # Methods of tensors that state the dtype by their name.
         if name in ("float", "half", "bfloat16"):
             return args[0].double()
+        if name == "rms_norm" and (args[3] if len(args) > 3 else kwargs.get("eps")) is None:
+            args, kwargs = args[:3], {**kwargs, "eps": torch.finfo(torch.float32).eps}
         # torch.load makes an empty tensor of the stored dtype and gives it the stored bytes.
         empty = name in ("tensor", "empty") and bool(args) and _is_nothing(args[0])
         if name not in _READING and not empty:
@@ -1648,8 +1650,10 @@ def find_function(target: str) -> Factory:
         for attribute in attributes.split("."):
             resolved = getattr(resolved, attribute)
     except ModuleNotFoundError as error:
-        what = f"no module named {error.name}"
-        raise Refusal(2, target, what, "run in your project's folder and environment") from error
+        # A process that runs a port alone refuses PyTorch, and says so.
+        _, where, why = str(error).partition(" where ")
+        fix = "import it in another module" if why else "run in your project's folder and environment"
+        raise Refusal(2, target, f"no module named {error.name}{where}{why}", fix) from error
     except AttributeError as error:
         near = difflib.get_close_matches(
             attributes, [public for public in dir(sys.modules.get(name)) if public[:1] != "_"], 1

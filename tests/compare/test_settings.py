@@ -51,7 +51,6 @@ ALIKE: dict[str, Pair] = {
         "conv_transpose1d", nn.ConvTranspose1d(3, 4, 3, 2), layers.Conv1DTranspose(4, 3, 2)
     ),
     "no eps, so that of float32": Pair("rms_norm", nn.RMSNorm(4), layers.RMSNormalization(epsilon=2**-23)),
-    "no eps, so that of float64": Pair("rms_norm", nn.RMSNorm(4), layers.RMSNormalization(epsilon=2**-52)),
     "nonlinearity": Pair("rnn", nn.RNN(3, 4, nonlinearity="relu"), layers.SimpleRNN(4, activation="relu")),
     "slope": Pair("activation", nn.LeakyReLU(0.3), layers.LeakyReLU()),
     "dropout": Pair("dropout", nn.Dropout(0.1), layers.Dropout(0.5)),

@@ -54,6 +54,18 @@ class Slope(layers.Layer):
 
 
 @keras.saving.register_keras_serializable("tests")
+class Private(Slope):
+    """Has its slope in a dictionary, which is not compared."""
+
+    def __init__(self, slope: float = 0.01, **options: Any) -> None:
+        super().__init__(0.0, **options)
+        self._values = {"slope": slope}
+
+    def call(self, x: Any) -> Any:
+        return ops.leaky_relu(x, self._values["slope"])
+
+
+@keras.saving.register_keras_serializable("tests")
 class Restless(layers.BatchNormalization):
     """Changes its statistics in inference as well, after it has used them."""
 
@@ -70,10 +82,13 @@ def port(
     axis: bool = False,
     likely: str = "bool",
     norm: Callable[..., layers.Layer] = layers.BatchNormalization,
+    slope: type[Slope] = Slope,
 ) -> keras.Model:
     x = keras.Input((None, 2))
     y = x if same else layers.ZeroPadding1D(1)(x)
-    y = Slope(0.3, stored, name="slope")(layers.Conv1D(4, 3, 2, padding="same" if same else "valid", name="conv")(y))
+    y = slope(0.3, stored=stored, name="slope")(
+        layers.Conv1D(4, 3, 2, padding="same" if same else "valid", name="conv")(y)
+    )
     y = norm(epsilon=1e-5, name="norm")(layers.Dense(3, name="head")(layers.GlobalAveragePooling1D()(y)))
     best = y[:, :1] if axis else y[:, 0]
     return keras.Model(x, {name: y, "best": best, "likely": ops.cast(y > 0, likely)})
@@ -90,6 +105,10 @@ PORTS: dict[str, tuple[Callable[[], keras.Model], str]] = {
         "norm/moving_mean is assigned by calls in evaluation mode",
     ),
     "an attribute that is not saved": (lambda: port(stored=False), "slope has slope 0.01 where Keras builds it"),
+    "a dictionary that is not saved": (
+        lambda: port(stored=False, slope=Private),
+        "the outputs of the model that keras.saving.load_model builds from the file are off by",
+    ),
 }
 
 
@@ -100,6 +119,30 @@ def test_what_other_code_uses_is_compared(name: str, tmp_path: Path, monkeypatch
     verdict = verify_own(tmp_path, TABLE, Net(), f"{__name__}:Net", f"{__name__}:chosen")
     assert bool(verdict) == (not message)
     assert message in verdict.summary()
+
+
+class Halved(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.conv0, self.conv1 = nn.Conv1d(2, 4, 3, 2, 1), nn.Conv1d(4, 4, 3, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.conv1(self.conv0(x).relu()).mean(-1)
+
+
+def halved_port() -> keras.Model:
+    x = keras.Input((None, 2))
+    y = ops.relu(layers.Conv1D(4, 3, 2, name="conv0")(layers.ZeroPadding1D(1)(x)))
+    return keras.Model(x, layers.GlobalAveragePooling1D()(layers.Conv1D(4, 3, 2, padding="same", name="conv1")(y)))
+
+
+def test_padding_that_is_right_for_odd_sizes_is_found_after_another_layer(tmp_path: Path) -> None:
+    table = ("format: 2\ninputs: ['x: b 2 n=33']\n"
+             "layers: [{torch: conv<n>, keras: conv<n>, kind: conv1d}]\n")  # fmt: skip
+    verdict = verify_own(tmp_path, table, Halved(), f"{__name__}:Halved", f"{__name__}:halved_port")
+    assert not verdict
+    assert verdict.faults[0].reference == "conv1"
 
 
 class Mean(nn.Module):

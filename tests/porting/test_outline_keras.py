@@ -41,7 +41,7 @@ def of(pair: Pair) -> tuple[nn.Module, Counterpart]:
     part = next(each for each in module.modules() if torch_class(each) in LAYERS)
     shape, name = pair.input[0], torch_class(part)
     axes = image(shape) if pair.axes.startswith("b c ") or pair.channels_first else named(shape)
-    given = TorchCall(shape, axes, dtype="float64")
+    given = TorchCall(shape, axes)
     return part, LAYERS[name](name, settings_of(part), given)
 
 
@@ -249,7 +249,7 @@ def test_functions_compute_the_same_where_images_have_their_channels_last(name: 
     where Keras has them."""
     _, run, values, _ = replayed(f"tests.porting.nets:{name}", INPUTS[name])
     flow = AxisFlow(run, [parse_input(text) for text in INPUTS[name]])
-    steps = Steps(run, flow, "float64")
+    steps = Steps(run, flow)
     events = {number: run.events[serial] for serial, number in steps.numbers.items()}
 
     def there(seen: TracedTensor) -> Any:

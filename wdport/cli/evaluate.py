@@ -96,10 +96,11 @@ def command(request: EvaluateRequest) -> None:
     from wdport.evaluation.sweep import sweep as every
     from wdport.files.json_document import NamedFile
 
-    chosen, swept = chosen_metrics(request.metrics), None
+    chosen_metrics(request.metrics)  # refuses an unknown one before anything is drawn
+    swept = None
     encoder_model = None if encoder is None else load_model(encoder)
     with scores_bar() as report:
-        settings: dict[str, Any] = {"metrics": chosen, "repeats": request.repeats, "seed": request.seed,
+        settings: dict[str, Any] = {"metrics": request.metrics, "repeats": request.repeats, "seed": request.seed,
                                     "encoder": encoder_model, "report": report}  # fmt: skip
         if is_model:
             condition = None if scale is None else condition_of("scale", scale)

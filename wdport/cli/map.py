@@ -149,13 +149,14 @@ def diff(request: DiffRequest) -> None:
 
     Exits with 0 whether or not there are differences.
     """
-    from wdport.conversion.table_documents import compare_files
+    from wdport.conversion.table_documents import compare_files, kind_of
 
     inputs = InputFiles(first=request.first, second=request.second).with_manifests("first", "second")
     document = require_document(request.json_file, inputs)
     difference = compare_files(request.first, request.second, (request.key_a, request.key_b))
     give("difference", lambda: difference, document,
-         lambda: _diff_text(difference, request.first, request.second), asked=True)  # fmt: skip
+         lambda: _diff_text(difference, request.first, request.second, kind_of(request.first) == "table"),
+         asked=True)  # fmt: skip
 
 
 def _check_text(table_check: Check, sound: bool, every: bool, report: SettingsReport | None = None) -> Marked:
@@ -264,7 +265,7 @@ def _end(end: EndFacts) -> str:
     return f"{end.name}{shape}"
 
 
-def _diff_text(difference: DifferenceDocument, a: str, b: str) -> str:
+def _diff_text(difference: DifferenceDocument, a: str, b: str, tables: bool) -> str:
     lines = [f"A {printable(a, None)}", f"B {printable(b, None)}"]
     all_facts = {**difference.facts, **({"prefix of all names": difference.prefix} if difference.prefix else {})}
     lines += [f"  {printable(f'{name}: {_pair(*pair)}', LONGEST_FACT)}" for name, pair in all_facts.items()]
@@ -279,7 +280,10 @@ def _diff_text(difference: DifferenceDocument, a: str, b: str) -> str:
     for side, only in (("A", difference.only_a), ("B", difference.only_b)):
         names = (f"{name}: {_described(properties)}" for name, properties in only.items())
         lines += _listed(f"only in {side} ({len(only)})", names)
-    return "\n".join([*lines, "no difference" if difference.same else f"{difference.alike} the same in both"])
+    end = "no difference" if difference.same else f"{difference.alike} the same in both"
+    if not tables:
+        end += " in names, shapes and dtypes; values are not compared"
+    return "\n".join([*lines, end])
 
 
 def _described(properties: Properties) -> str:

@@ -81,7 +81,8 @@ def laid_out(
     array: Array, shape: Shape, rules: Sequence[Rule], sizes: Mapping[str, int] | None = None, exact: bool = False
 ) -> Array:
     """Convert an array of the reference to the port's ``shape``; raises ``ValueError`` if it does not fit. If
-    ``exact``, the axes are the same unless a rule states how they differ."""
+    ``exact``, the axes are the same, or channels are second on one side and last on the other, unless a rule states how
+    they differ."""
     for rule in rules:
         try:
             axis_sizes = rule.sizes([array.shape], [shape], sizes or {})
@@ -90,6 +91,11 @@ def laid_out(
         return apply_rule(rule, [array], axis_sizes)[0]
     if array.shape == (1, *shape) and not exact:
         return np.asarray(array[0])  # the state of one recurrent layer
+    if array.shape != shape and array.ndim == len(shape) > 2:
+        # Channels second on one side and last on the other, which no input's axes state.
+        for second, last in ((1, -1), (-1, 1)):
+            if np.moveaxis(array, second, last).shape == shape:
+                return np.moveaxis(array, second, last)
     if array.ndim == len(shape) and all(a == b or 1 in (a, b) for a, b in zip(array.shape, shape, strict=True)):
         return array  # the same shape, or what differs by a broadcast
     shared = min(array.ndim, len(shape)) - 1
@@ -267,11 +273,17 @@ def _chosen(outputs: list[Array], shapes: Shapes) -> list[Array]:
     layer."""
     if outputs and len(outputs) + 1 == len(shapes) and set(map(np.shape, outputs)) == set(map(tuple, shapes)):
         return [outputs[0], *outputs]  # a cell of Keras returns its output and its states, the first of which equals it
+    if len(outputs) > len(shapes) == 1 and np.ndim(outputs[0]) == len(shapes[0]) == 3:
+        return outputs[:1]  # also of an attention that returns its weights
     states = [np.asarray(output) for output in outputs[1:]]
-    recurrent = bool(states) and {array.ndim for array in (outputs[0], *states)} == {3} and len(shapes[0]) in (2, 3)
-    if recurrent and len(shapes) == 1 and len(shapes[0]) == 3:
-        return outputs[:1]
-    if recurrent and {len(shape) for shape in shapes[1:]} <= {2} and (len(shapes) - 1) % len(states) == 0:
+    recurrent = bool(states) and {array.ndim for array in (outputs[0], *states)} == {3}
+    if (
+        recurrent
+        and shapes
+        and len(shapes[0]) in (2, 3)
+        and {len(shape) for shape in shapes[1:]} <= {2}
+        and (len(shapes) - 1) % len(states) == 0
+    ):
         ways = (len(shapes) - 1) // len(states) or max(shapes[0][-1] // states[0].shape[-1], 1)
         if ways <= len(states[0]):
             last = [array[-ways:] for array in states]

@@ -202,7 +202,8 @@ def evaluate(
         data: a data file, a series or an array (T, F), whose windows of N steps are compared; or windows (m, N, F),
             also as an ``.npy`` file. Columns are found by name if samples and data have names.
         metrics: any of "context-fid", "correlational", "discriminative", "predictive", "dtw-js" and
-            "sliced-wasserstein", also as one comma-separated string; all by default.
+            "sliced-wasserstein", also as one comma-separated string; all by default, but for series of one feature not
+            "correlational".
         repeats: repetitions of every score, each with its own random subsets and training runs.
         seed: seed for the random subsets and training runs.
         encoder: a converted series encoder, for Context-FID. By default, one is trained on the real windows of every
@@ -271,9 +272,14 @@ def _sets_of(samples: Given | Mapping[str, Given]) -> dict[str, SeriesSet]:
 
 
 def _fitting(names: str | Sequence[str] | None, shape: tuple[int, int]) -> list[Metric]:
-    """The metrics of these names, all for None; raises :class:`UsageError` if one needs longer series."""
-    chosen = [METRICS[name] for name in chosen_metrics(names)]
+    """The metrics of these names, for None all that series of this shape have; raises :class:`UsageError` if one needs
+    longer series, or more features."""
+    chosen = [METRICS[name] for name in chosen_metrics(names)
+              if names is not None or METRICS[name].features <= shape[1]]  # fmt: skip
     for metric in chosen:
+        if shape[1] < metric.features:
+            what = f"{metric.name} compares pairs of features, and these series have {shape[1]}"
+            raise UsageError("metrics", what, "name the others")
         if shape[0] < (fewest := metric.fewest(shape[1])):
             what = f"{metric.name} needs series of {fewest} steps, and these have {shape[0]}"
             raise UsageError("metrics", what, "name the others")

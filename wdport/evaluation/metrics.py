@@ -38,12 +38,13 @@ Prepare = Callable[[Array, int, EncoderUse | None], Score]
 @dataclass(frozen=True)
 class Metric:
     """One score. Smaller is better for all of them. ``fewest`` are the steps that a series must have, by the number of
-    its features."""
+    its features, and ``features`` how many of those it must have."""
 
     name: str
     title: str
     prepare: Prepare
     fewest: Callable[[int], int] = lambda features: 1
+    features: int = 1
 
 
 def _context_fid(real: Array, seed: int, encoding: EncoderUse | None) -> Score:
@@ -83,7 +84,7 @@ METRICS: Final[Mapping[str, Metric]] = {
     metric.name: metric
     for metric in (
         Metric("context-fid", "Context-FID", _context_fid, lambda features: 2),
-        Metric("correlational", "Correlational score", partial(_same, _correlational)),
+        Metric("correlational", "Correlational score", partial(_same, _correlational), features=2),
         Metric("discriminative", "Discriminative score", partial(_same, partial(_judged, discriminative_scores))),
         Metric(
             "predictive",

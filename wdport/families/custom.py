@@ -9,6 +9,7 @@ Everything that a shipped family knows about its model is read here from the tab
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
@@ -300,7 +301,13 @@ def _in_keras_order(port: Input, shape: Sequence[int | None], where: str) -> Inp
         if len(expected) == len(shape) and all(b in (None, a) for a, b in zip(expected, shape, strict=True)):
             return replace(port, keras_axes=tuple(axes))
     what = f"input {port.name} is {tuple(sizes)}, where the Keras model takes {tuple(shape)}"
-    raise MisfitError(where, what, "state both orders, as in 'x: b c=3 h=48 w=48 -> b h w c'")
+    # Axes in another order have the same sizes, of which Keras may leave some open.
+    counts = [Counter(size for size in side if size is not None) for side in (sizes, shape)]
+    moved = len(shape) == len(sizes) and counts[1] <= counts[0]
+    fix = (
+        "state both orders, as in 'x: b c=3 h=48 w=48 -> b h w c'" if moved else "state the sizes that both models take"
+    )
+    raise MisfitError(where, what, fix)
 
 
 if TYPE_CHECKING:  # checked by mypy

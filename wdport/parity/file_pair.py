@@ -11,10 +11,12 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Final
 from unittest.mock import patch
 
 import numpy as np
 
+from wdport.compare.candidate import error_of_another
 from wdport.compare.findings import Finding, fact, notice
 from wdport.compare.measure import same_bits
 from wdport.conversion.load import Converted, open_converted
@@ -29,6 +31,7 @@ from wdport.files.model_target import FOLDER
 from wdport.keras_runtime import layers_by_path, variables_by_path
 from wdport.model import STATED, Array, KerasModel, KerasVariable, Resolved, Stated
 from wdport.parity.verify_options import Pair
+from wdport.recorder import one_line
 
 
 def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
@@ -70,9 +73,10 @@ def misread(converted: Converted, variables: Mapping[str, Array]) -> list[Findin
     return [fact(f"{name} is another array as {library} reads the file", name, "unequal") for name in wrong]
 
 
-def rebuilt_otherwise(converted: Converted, model: KerasModel) -> Iterator[Finding]:
-    """Findings on attributes of the user's layers, numbers and texts, that differ from those of ``model`` where Keras
-    has built it from the ``.keras`` file: those that ``get_config`` leaves out. None if Keras cannot build it."""
+def rebuilt_otherwise(converted: Converted, model: KerasModel, inputs: tuple[Array, ...]) -> Iterator[Finding]:
+    """Findings on the user's model where Keras has built it from the ``.keras`` file, and ``get_config`` leaves
+    something out: on attributes of layers, numbers and texts, that differ from those of ``model``, and on its outputs
+    for ``inputs``, in float32. None if Keras cannot build it."""
     if converted.format != "keras" or not (isinstance(converted.family, KeptByKeras) and converted.by_keras):
         return
     import keras
@@ -87,6 +91,9 @@ def rebuilt_otherwise(converted: Converted, model: KerasModel) -> Iterator[Findi
     if missing := len(variables_by_path(model).keys() - variables_by_path(loaded).keys()):
         yield notice(f"keras.saving.load_model builds the file's model without {missing} of its variables, which then "
                      "get random values; load it with wdport.load_model, or give the model a `build`")  # fmt: skip
+    elif error := _error_of_loaded(model, loaded, inputs):
+        text = f"the outputs of the model that keras.saving.load_model builds from the file {error}"
+        yield fact(f"{text}; return in get_config what your layers are made with", kind="unequal")
     standard = vars(keras.layers.Layer())
     for path, layer in layers_by_path(model).items():
         # Keras builds layers below others when they are first called, and `build` may set attributes.
@@ -99,6 +106,18 @@ def rebuilt_otherwise(converted: Converted, model: KerasModel) -> Iterator[Findi
                 text = (f"{path} has {name} {other!r} where Keras builds it from the file, and {value!r} where your "
                         "function builds it; add it to get_config")  # fmt: skip
                 yield fact(text, path, "unequal")
+
+
+def _error_of_loaded(model: KerasModel, loaded: KerasModel, inputs: tuple[Array, ...]) -> str:
+    try:
+        error = error_of_another(model, loaded, inputs)
+    except Exception as raised:  # whatever the user's code raises
+        return f"cannot be compared: it raises {one_line(raised)}"
+    return "" if error <= SAME else f"are off by {error:.1e}"
+
+
+SAME: Final = 1e-5
+"""The largest relative error of one code's outputs in float32, which depend on how XLA compiles it."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import jax
 import numpy as np
@@ -299,9 +299,10 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
     """The inputs with the greatest length up to :data:`LONGEST` positions, and at least twice the stated one, that the
     reference accepts along the first free axis of each of them; it is that of a batch of one.
 
-    Inputs whose free axes have the same name and size have the same length; the lengths of others differ. All free axes
-    get, if the reference accepts it, a size that is odd where the stated one is even, and the reverse: padding and
-    pooling of some layers agree with PyTorch's for one of the two alone.
+    Inputs whose free axes have the same name and size have the same length; the lengths of others differ. Padding and
+    pooling of some layers agree with PyTorch's for odd or for even sizes alone. If the reference accepts it, the size
+    of the first free axis therefore is odd where the stated one is even, and the reverse, also after several strided
+    convolutions, each of which halves it and rounds up; that of other free axes, after layers that round down.
     """
     sizes, others = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
     steps = {**signature.longer, **signature.free}
@@ -313,15 +314,16 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
             size = spec.sizes[free[0]]
             positions = math.prod(spec.sizes[axis] for axis in free)
             sizes[free[0], size] = max(2 * size, LONGEST * size // positions)
-            # About half more, and an odd number of steps.
-            others |= {(axis, spec.sizes[axis]): steps[axis] * (spec.sizes[axis] // steps[axis] // 2 | 1)
-                       for axis in free[1:]}  # fmt: skip
+            # At least about half more.
+            for axis in free[1:]:
+                count = spec.sizes[axis] // steps[axis]
+                others[axis, spec.sizes[axis]] = steps[axis] * _congruent(count + count // 2 + 1, -count - 1)
     for index, ((axis, size), limit) in enumerate(sizes.items()):
         step = steps[axis]
         # Different lengths for different axes: equal ones would hide axes that are exchanged.
+        other = step * (_congruent(-(-limit // step), 1 - size // step) + index * 2**HALVINGS)
         limit = max(size, limit - 2 * index * step)
         least, beyond = size, limit + step
-        other = limit + step * ((limit - size) // step % 2 == 0)
         if other > size and _accepts(module, tuple(_with_length(spec, axis, size, other) for spec in inputs)):
             least = beyond = other
         # Bisection: the limit first, which most models accept, then the middle, in multiples of the step.
@@ -330,10 +332,20 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
             longer = tuple(_with_length(spec, axis, size, middle) for spec in inputs)
             least, beyond = (middle, beyond) if _accepts(module, longer) else (least, middle)
         inputs = tuple(_with_length(spec, axis, size, least) for spec in inputs) if least > size else inputs
-    for (axis, size), more in others.items():
-        longer = tuple(_with_length(spec, axis, size, size + more) for spec in inputs)
+    for (axis, size), length in others.items():
+        longer = tuple(_with_length(spec, axis, size, length) for spec in inputs)
         inputs = longer if (axis, size) not in sizes and _accepts(module, longer) else inputs
     return inputs
+
+
+HALVINGS: Final = 5
+"""Layers that each halve the size of their input, after all of which it is odd where it would be even, or even where
+it would be odd."""
+
+
+def _congruent(least: int, residue: int) -> int:
+    """The least number from ``least`` on with this residue modulo ``2 ** HALVINGS``."""
+    return least + (residue - least) % 2**HALVINGS
 
 
 def _unequal(spec: Input) -> Input:

@@ -20,7 +20,7 @@ from typing import Final
 import jax
 import numpy as np
 
-from wdport.compare.calls import CASES, Case
+from wdport.compare.calls import CASES, Case, cast
 from wdport.compare.candidate import Candidate
 from wdport.compare.comparison import Clock, Comparison
 from wdport.compare.findings import GATES, Finding, Gate
@@ -162,7 +162,6 @@ class _Run:
         self.clock = Clock()
         unequal = self._unequal()
         self.sides = build_sides(self.prepared, self.weights, subject.reference)
-        unequal += rebuilt_otherwise(self.converted, self.sides.candidates["float32"])
         # Before the gates, which change the weights that this remembers.
         trained = subject.resumed is not None or subject.train or full
         start = TrainingStart(self.prepared, self.converted, self.sides) if trained else None
@@ -170,6 +169,8 @@ class _Run:
         self.sets = WeightSets(self.prepared, self.sides, self.weights)
         self.sampling = None if setup.network else self._sampling_network()
         self.comparison = self._compare()
+        inputs = self.comparison.signature.in_port(self.comparison.reference.inputs(self.comparison.probes[0]))
+        unequal += rebuilt_otherwise(self.converted, self.sides.candidates["float32"], cast(inputs, np.float32))
         self.gates = self._gates(unequal)
         self.more = self._full_battery()
         self.gates += [float64_gate(self.comparison), float32_gate(self.comparison), *self.more.gates]

@@ -159,7 +159,13 @@ def plan_job(programs: Programs, request: Request) -> Job:
         programs = programs.over(guided(programs.network, request.guidance))
     network, has_known = programs.network, request.known is not None
     repeats = resampling(request.resample, has_known)
-    plan = plan_of(network, request.sampler, request.steps, request.eta, repeats, has_known, request.spacing)
+    try:
+        plan = plan_of(network, request.sampler, request.steps, request.eta, repeats, has_known, request.spacing)
+    except UsageError as error:
+        if error.where != "resample" or request.resample is not None:
+            raise
+        what = f"takes every step {repeats} times by default, and {error.what}"
+        raise UsageError("known", what, error.fix) from None
     init = _checked_input(request, "init", request.init, ("n", *network.shape))
     tape = _checked_input(request, "noise", request.noise, (plan.slots, "n", *network.shape))
     count = _count(request.count, init, tape)

@@ -286,6 +286,8 @@ class UNet2DFamily(LibraryFamily[Config]):
             resolved, notes = replace(resolved, config=unread), (f"{SCHEDULER} is not read: {refusal.what}",)
         elif undone is not None and (why := unsampled(resolved.config)):
             notes = (*notes, f"no samples can be drawn: {why}")
+        if stated:
+            notes = tuple(_replaced(source, resolved.config.scheduler))
         return replace(resolved, notes=(*resolved.notes, *notes))
 
     def notes(self, config: Config) -> Iterator[str]:
@@ -359,6 +361,17 @@ class UNet2DFamily(LibraryFamily[Config]):
             return scheduler.process()
         assert isinstance(scheduler, Scheduler)
         return scheduler.process(integer_times=config.time_embedding_type == "learned")
+
+
+def _replaced(source: ConfigurationSource, scheduler: Scheduler | NoiseLevels | None) -> Iterator[str]:
+    """A note on what a scheduler that is given has otherwise than the file next to the model, which it replaces."""
+    undone, _, _ = _scheduler(source)
+    if undone is None or scheduler is None or undone == scheduler:
+        return
+    ours, theirs = (vars(side) for side in (scheduler, undone))
+    differing = sorted(name for name in ours if ours[name] != theirs.get(name))
+    others = f", which has another {', '.join(differing)}" if type(scheduler) is type(undone) else ""
+    yield f"the given scheduler replaces all of {SCHEDULER}{others}"
 
 
 def _scheduler(

@@ -94,13 +94,12 @@ def layer(name: str, arguments: Mapping[str, object], **origin: str) -> KerasCal
 @dataclass(frozen=True)
 class TorchCall:
     """A call of a PyTorch layer: its first input's shape and axes, its arguments by name with the kind of their values
-    (``bool`` for a boolean mask), which of its outputs are read, and the dtype of the port."""
+    (``bool`` for a boolean mask), and which of its outputs are read."""
 
     shape: tuple[int, ...] = ()
     axes: Axes | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
     used: frozenset[int] = frozenset({0})
-    dtype: str = "float32"
 
 
 @dataclass(frozen=True)
@@ -163,7 +162,7 @@ class Compared:
     """One hyper-parameter of the two layers, by attribute, and how it is compared.
 
     ``equal``: the same number, flag or text. ``epsilon``: the same number, where PyTorch's ``None`` means the epsilon
-    of the dtype that it computes in. ``tuple``: a number or one per spatial axis. ``padding``: PyTorch's
+    of float32. ``tuple``: a number or one per spatial axis. ``padding``: PyTorch's
     widths against Keras's ``same`` and ``valid``. ``zeros``: PyTorch pads with zeros. ``counted``: whether padding
     counts in a mean, which it never does in Keras. ``complement``: they add up to one. ``present``: PyTorch's
     tensor exists if Keras's flag is true. ``none``: PyTorch's is ``None``, false or zero, since Keras has no

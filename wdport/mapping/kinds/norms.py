@@ -104,8 +104,8 @@ def _rms_norm(name: str, settings: Settings, call: TorchCall) -> Counterpart:
     notes = [note] if note else []
     eps = settings.get("eps")
     if eps is None:
-        eps = float(np.finfo(call.dtype).eps)
-        notes.append(f"eps None is that of the dtype, in {call.dtype} {eps:.6g}")
+        eps = float(np.finfo(np.float32).eps)
+        notes.append(f"eps None is that of the dtype, in float32 {eps:.6g}")
     if not settings.get("elementwise_affine", True):
         notes.append("it has no weight: keep Keras's scale at one, or write it with keras.ops")
     return Counterpart((layer("RMSNormalization", {"axis": axis, "epsilon": eps}, **_ORIGIN),), tuple(notes))

@@ -93,10 +93,10 @@ def is_layer(module: torch.nn.Module) -> bool:
 
 
 class Steps:
-    """The steps of a run; ``dtype`` is that of the port."""
+    """The steps of a run."""
 
-    def __init__(self, trace: Trace, flow: AxisFlow, dtype: str = "float32") -> None:
-        self._trace, self._flow, self._dtype = trace, flow, dtype
+    def __init__(self, trace: Trace, flow: AxisFlow) -> None:
+        self._trace, self._flow = trace, flow
         self._readers = readers_of(trace)
         self._needed = needed(trace)
         self._moves = chains(trace, flow, self._readers, self._is_step)
@@ -245,7 +245,7 @@ class Steps:
         # A packed sequence has no axes to follow.
         if event.module is not None and inputs and any(kind == "packed" for kind in arguments.values()):
             axes = None
-        return TorchCall(inputs[0].shape if inputs else (), axes, arguments, frozenset(used), self._dtype)
+        return TorchCall(inputs[0].shape if inputs else (), axes, arguments, frozenset(used))
 
     def _is_read(self, event: Event) -> bool:
         finals = {output.source for output in self._trace.root.outputs}
