@@ -33,6 +33,11 @@ QUICK = {
 DOCUMENT = Path(__file__).parents[2] / "docs" / "conformance.md"
 
 
+def of_a_setting(pair: Pair) -> set[str]:
+    """The mutants that change a setting of the layer, and not code, weights or the table."""
+    return {each for each, changes in pair.mutants.items() if not {*OF_THE_PAIR, *pair.code} & set(changes)}
+
+
 @pytest.mark.parametrize("name", [
     pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in suite.PAIRS
 ])  # fmt: skip
@@ -48,7 +53,7 @@ def test_the_pair_is_equal_and_its_mutants_are_not(name: str) -> None:
         "distinct inputs need `one_array` to be false"
     )
     assert outcome.alarms == (), "the kind's `compared` names settings that do not differ: correct it"
-    stated = {each for each, changes in pair.mutants.items() if not {*OF_THE_PAIR, *pair.code} & set(changes)}
+    stated = of_a_setting(pair)
     assert stated - set(outcome.named) - set(pair.unnamed) == set(), (
         "`wdport verify` does not name these wrong settings: add them to the kind's `compared`; if a twin's code alone "
         "reads the argument, name it in `code` of the pair; otherwise state the reason in `unnamed`"
@@ -162,3 +167,8 @@ def test_the_document_has_every_pair() -> None:
     ]
     names = [row for row in rows if row not in ("pair", "PyTorch")]
     assert names == [*suite.PAIRS, *(absent.name for absent in suite.ABSENT)], "run make kinds"
+    settings = sum(len(of_a_setting(pair)) for pair in suite.PAIRS.values())
+    found = settings - sum(len(pair.unnamed) for pair in suite.PAIRS.values())
+    text = " ".join(DOCUMENT.with_name("verify.md").read_text().split())
+    assert f"{settings} change a setting" in text
+    assert f"finds {found} of the {settings}" in text
