@@ -197,3 +197,43 @@ def build():
     (project / "suggested_twin.py").write_text(capped)
     cli(*SUGGEST, code=1)
     assert "not proved" in Path("t.yaml").read_text().lower()
+
+
+FUSED_NET = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attn = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.attn(x, x, x, need_weights=False)[0]
+
+
+build = Net
+"""
+FUSED_TWIN = """
+import keras
+from keras import layers, ops
+
+
+def build():
+    x = keras.Input((6, 8))
+    heads = ops.reshape(layers.Dense(24, name="qkv")(x), (-1, 6, 3, 2, 4))
+    q, k, v = [ops.transpose(heads[:, :, part], (0, 2, 1, 3)) for part in range(3)]
+    weights = ops.softmax(ops.matmul(q, ops.swapaxes(k, -1, -2)) / 2)
+    merged = ops.reshape(ops.swapaxes(ops.matmul(weights, v), 1, 2), (-1, 6, 8))
+    return keras.Model(x, layers.Dense(8, name="out")(merged))
+"""
+
+
+def test_packed_projections_become_one_layer(project: Path, cli: Cli) -> None:
+    (project / "suggested_net.py").write_text(FUSED_NET)
+    (project / "suggested_twin.py").write_text(FUSED_TWIN)
+    said = cli("map", "suggest", *BOTH, "--input", "x: b 6 8", "-o", "t.yaml").out
+    assert "proved: verify finds the two models equal" in said
+    assert "doubt" not in said
+    assert "{torch: attn.in_proj_weight, keras: qkv/kernel, rule: linear}" in Path("t.yaml").read_text()

@@ -121,14 +121,16 @@ def _save_whole(target: str, model: KerasModel, path: Path) -> None:
 
 
 def _unsaved(model: KerasModel) -> str:
-    """The class of the first layer whose own ``get_config`` raises; that of the model if none does."""
-
-    for layer in (model, *layers_by_path(model).values()):
+    """The class of the first layer whose ``get_config`` raises, and that of no layer in it; that of the model if none
+    does."""
+    raising = {}
+    for path, layer in layers_by_path(model).items():
         try:
             layer.get_config()
         except NotImplementedError:
-            return type(layer).__name__
-    return type(model).__name__
+            raising[path] = type(layer).__name__
+    innermost = (name for path, name in raising.items() if not any(other.startswith(f"{path}/") for other in raising))
+    return next(innermost, type(model).__name__)
 
 
 @contextmanager

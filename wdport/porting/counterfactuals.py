@@ -170,6 +170,7 @@ def _argument_changes(name: str, place: str, behind: str, value: TorchValue) -> 
             yield (f"padding with {'zeros' if mode == 'constant' else mode} where PyTorch has another mode (mode)",
                    _substitute(partial(f.pad, mode=mode), 2))  # fmt: skip
     if name == "interpolate":
+        yield "interpolation with another align_corners than PyTorch's", _other_corners
         for mode in ("nearest", "nearest-exact", "bilinear", "linear", "bicubic", "trilinear"):
             yield f"interpolation {mode} where PyTorch has another (mode)", _interpolation(mode)
     for first, second in (("mean", "amax"), ("sum", "mean"), ("mean", "sum"), ("amax", "mean"), ("max", "mean")):
@@ -250,6 +251,10 @@ def _method(name: str) -> Change:
 def _interpolation(mode: str) -> Change:
     sizes = ("size", "scale_factor", "antialias")
     return lambda g, call: g(*call[0][:3], mode=mode, **{key: call[1][key] for key in sizes if key in call[1]})
+
+
+def _other_corners(function: Callable[..., Any], call: Arguments) -> Any:
+    return function(*call[0], **{**call[1], "align_corners": not call[1].get("align_corners")})
 
 
 def _negated_index(function: Callable[..., Any], call: Arguments) -> Any:

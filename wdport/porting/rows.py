@@ -37,7 +37,7 @@ def suggested_rows(
 ) -> tuple[list[Fields], list[Doubt]]:
     """Rows, unfolded, in the order of the Keras model's calls, and unproved guesses."""
     join = _Join(run, side, outcome, units)
-    rows = _attentions(join, list(_joined(join)))
+    rows = _attentions(join, [_packed(join, row) for row in _joined(join)])
     rows += _pools(join)
     rows += _unfilled(join, rows)
     rows += _unused_tensor_rows(join, rows)
@@ -125,11 +125,15 @@ def _attention(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Fil
         yield row
         return
     three = [paths.get(part) for part in ATTENTION[:3]]
+    fused = {member for decision in join.outcome.decisions for member in decision.chosen.unit.members}
+    if fused.issuperset(f"{module_path}.{part}" for part in ATTENTION[:3]):
+        three = []
     if None in three:
         missing = ", ".join(set(ATTENTION) - set(paths))
         join.doubts.append(Doubt(module_path, f"{', '.join(paths)} found, but not {missing}"))
         return
-    yield from _split(unit, "in_proj_weight", "in_proj_bias", [str(path) for path in three])
+    if three:
+        yield from _split(unit, "in_proj_weight", "in_proj_bias", [str(path) for path in three])
     for part in ATTENTION:
         if part in paths:
             row = {"torch": f"{module_path}.{part}", "keras": paths[part]}
@@ -138,6 +142,19 @@ def _attention(join: _Join, module_path: str, parts: Mapping[str, tuple[str, Fil
         yield {"torch": f"{module_path}.out_proj.weight", "keras": f"{paths['out']}/kernel", "rule": "linear"}
         if "out_proj.bias" in unit.tensors:
             yield {"torch": f"{module_path}.out_proj.bias", "keras": f"{paths['out']}/bias", "rule": "identity"}
+
+
+def _packed(join: _Join, row: Fields) -> Fields:
+    """A row of the projections of one attention side by side, as a row of the tensor in which PyTorch packs them."""
+    names = row.get("torch")
+    for suffix, rule in (("weight", "linear"), ("bias", "identity")):
+        if isinstance(names, list) and len(names) == 3 and str(names[0]).endswith(f".{ATTENTION[0]}.{suffix}"):
+            module_path = str(names[0]).removesuffix(f".{ATTENTION[0]}.{suffix}")
+            packed = f"{module_path}.in_proj_{suffix}"
+            parts = [f"{module_path}.{part}.{suffix}" for part in ATTENTION[:3]]
+            if names == parts and packed in join.run.module.state_dict():
+                return {"torch": packed, "keras": row["keras"], "rule": rule}
+    return row
 
 
 def _split(unit: Unit, weight: str, bias: str, paths: Sequence[str]) -> Iterator[Fields]:
