@@ -65,6 +65,8 @@ PAIRS = (
          partial(LN, epsilon=1e-12), TOKENS, {"epsilon 1e-5": {"epsilon": 1e-5}}, scale=1e-3),
     Pair("layer_norm over two axes", "layer_norm", partial(nn.LayerNorm, (5, 8)),
          partial(LN, axis=(-2, -1), epsilon=1e-5), TOKENS, KERAS_EPSILON),
+    Pair("layer_norm of whole images", "layer_norm", lambda: nn.LayerNorm((4, 5, 6)),
+         partial(LN, axis=(1, 2, 3), epsilon=1e-5), ((2, 4, 5, 6),), KERAS_EPSILON, LAST[2]),
     Pair("layer_norm, no bias", "layer_norm", partial(nn.LayerNorm, 8, bias=False),
          partial(LN, epsilon=1e-5, center=False), TOKENS, KERAS_EPSILON),
     Pair("layer_norm, no weights", "layer_norm", partial(nn.LayerNorm, 8, elementwise_affine=False),

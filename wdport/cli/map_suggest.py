@@ -184,7 +184,10 @@ def _text(suggestion: Suggestion, target: Path | None) -> Marked:
         )
         for fault in [] if suggestion.proved else suggestion.verdict.faults[:3]:
             fed = f", in what it feeds {fault.feeds}" if fault.feeds else ""
-            lines.append(f"  {fault.candidate or 'the network itself'}{fed}: float64 error {fault.logic:.2g}")
+            error = f"float64 error {fault.logic:.2g}"
+            if fault.logic <= suggestion.verdict.bound("logic"):
+                error = f"float32 error {fault.ratio:.2g} times PyTorch's"
+            lines.append(f"  {fault.candidate or 'the network itself'}{fed}: {error}")
         missing = [gate for gate in suggestion.verdict.gates if not gate.complete]
         for gate in missing[:2]:
             lines.append(f"  {gate.title}: {gate.compared} of {gate.expected} compared")

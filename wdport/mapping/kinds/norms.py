@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from wdport.mapping.axes import layouts, rules
+from wdport.mapping.axes import Rule, layouts, rules
 from wdport.mapping.kinds.kind import (
     Arguments,
     Compared,
@@ -32,6 +32,8 @@ _CHANNELS = layouts(
 _FEATURES = "({torch}) -> ({keras})"
 # Some libraries keep a scale per channel followed by axes of size one, to multiply channels-first activations.
 _SCALE = rules("identity", "c 1 -> c", "c 1 1 -> c", "c 1 1 1 -> c")
+# A layer norm of whole images has a scale for every value.
+_SCALES = (*_SCALE, *rules("c l -> l c", "c h w -> h w c", "c d h w -> d h w c"))
 
 
 def _affine(shape: Shape, arguments: Arguments) -> Arguments:
@@ -49,9 +51,9 @@ def _instance_norms(when: Callable[[Any], bool]) -> tuple[TorchClass, ...]:
     return (*torch_classes("InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", when=when, output="image"), base)
 
 
-def _parts(scale: str, shift: str = "") -> tuple[Part, ...]:
-    parts = (Part(("{weight}",), (scale,), _SCALE, flatten=_FEATURES),)
-    return (*parts, Part(("{bias}",), (shift,), _SCALE, flatten=_FEATURES)) if shift else parts
+def _parts(scale: str, shift: str = "", axes: tuple[Rule, ...] = _SCALE) -> tuple[Part, ...]:
+    parts = (Part(("{weight}",), (scale,), axes, flatten=_FEATURES),)
+    return (*parts, Part(("{bias}",), (shift,), axes, flatten=_FEATURES)) if shift else parts
 
 
 _ORIGIN = {"epsilon": "eps"}
@@ -113,7 +115,8 @@ def _rms_norm(name: str, settings: Settings, call: TorchCall) -> Counterpart:
 
 def _normalised(shape: object, call: TorchCall) -> tuple[object, str]:
     """Keras's ``axis`` for PyTorch's last axes, and a note if channels last moves them."""
-    rank = len(shape) if isinstance(shape, (tuple, list)) else 1
+    sizes = shape if isinstance(shape, (tuple, list)) else (shape,)
+    rank = len(sizes)
     order = keras_permutation(call.axes) if call.axes else None
     if order is None or call.axes is None:
         return (-1 if rank == 1 else tuple(range(-rank, 0))), ""
@@ -121,7 +124,9 @@ def _normalised(shape: object, call: TorchCall) -> tuple[object, str]:
     axes = [position - len(order) for position, axis in enumerate(order) if axis in last]
     torch, keras = (" ".join(atom.name for axis in indices for atom in call.axes[axis])
                     for indices in (last, [axis for axis in order if axis in last]))  # fmt: skip
-    row = f', so its weights need tensors rows with the rule "{torch} -> {keras}"' if keras != torch else ""
+    # Of equal sizes, the shapes do not show the order.
+    ambiguous = keras != torch and len(set(sizes)) == 1
+    row = f', so its weights need tensors rows with the rule "{torch} -> {keras}"' if ambiguous else ""
     return axes[0] if len(axes) == 1 else tuple(axes), f"it normalises {torch} with channels first{row}"
 
 
@@ -177,7 +182,7 @@ _PRELU = ("c -> c", "c -> 1 c", "c -> 1 1 c", "c -> 1 1 1 c", "c -> c 1", "c -> 
 ALL = (
     Kind(
         "layer_norm",
-        _parts("gamma", "beta"),
+        _parts("gamma", "beta", _SCALES),
         layouts("..."),
         (
             *_EPSILON,
