@@ -17,8 +17,9 @@ import wdport
 from tests.command import Cli, Refused
 from wdport.data.samples_reader import SeriesSet
 from wdport.data.series import Series
+from wdport.errors import UsageError
 from wdport.evaluation import metrics
-from wdport.evaluation.api import real_windows
+from wdport.evaluation.api import _fitting, real_windows
 from wdport.evaluation.distances import Scaling, frechet_distance
 from wdport.evaluation.figures import autocorrelation, page_of
 from wdport.evaluation.result import Evaluation, Score, apart
@@ -91,6 +92,12 @@ def test_without_two_blocks_there_is_no_floor() -> None:
     found = wdport.evaluate(taken(20), walk(33), metrics=QUICK, repeats=1)
     assert set(found.sets) == {"itself", "samples"}
     assert found.within_floor("samples", "dtw-js") is None
+
+
+def test_one_feature_has_no_correlations() -> None:
+    assert {metric.name for metric in _fitting(None, (24, 1))} == metrics.METRICS.keys() - {"correlational"}
+    with pytest.raises(UsageError, match="correlational compares pairs of features, and these series have 1"):
+        wdport.evaluate(taken(20)[..., :1], walk()[:, :1], metrics="correlational", repeats=1)
 
 
 def test_a_given_encoder_is_used_as_it_is(tmp_path: Path) -> None:

@@ -313,6 +313,20 @@ def masking_port() -> Any:
     return keras.Model(x, dense(layers.GRU(6, name="rnn")(layers.Masking(-1.0)(x))))
 
 
+class ChannelsFirst(Base):
+    def __init__(self) -> None:
+        super().__init__()
+        self.words = nn.Embedding(9, 6)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.fc(self.words(ids)).transpose(1, 2)
+
+
+def channels_last_port() -> Any:
+    ids = keras.Input((5,), dtype="int32")
+    return keras.Model(ids, dense(layers.Embedding(9, 6, name="words")(ids)))
+
+
 NORMAL = HEAD.format(inputs='"x: b 6"')
 CARRIED = NORMAL + "tensors:\n  - {torch: mean, keras: scale/mean, rule: identity}\n"
 CELL = NORMAL + "  - {torch: cell, keras: cell, kind: lstm_cell}\n"
@@ -360,6 +374,7 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
         {},
         "inputs are -1, which the code compares with",
     ),
+    "channels last in the output alone": ("ChannelsFirst", "channels_last_port", IDS, {"full": True}, ""),
     "the states of both ways": ("Encoder", "encoder_port", LSTM, {}, ""),
     "the states of both ways, and the last step": ("LastStep", "last_step_port", LSTM, {}, ""),
     "the states of both ways, exchanged": ("Encoder", "crossed_port", LSTM, {}, "in what it feeds fc"),

@@ -220,6 +220,9 @@ def test_a_folder_of_another_process_is_refused_by_name(
     ):
         file.write_text(json.dumps({**solver, **change}))
         refused("verify", folder, tmp_path / "a.keras", code=4, says=says)
+    file.write_text(json.dumps(solver))
+    printed = cli("convert", folder, "-o", tmp_path / "f.keras", "--set", 'scheduler={"clip": null}').out
+    assert "the given scheduler replaces all of scheduler_config.json, which has another num_train_timesteps" in printed
     cli("convert", folder, "-o", output, "--set", "scheduler=null")
     with few_cases():
         assert "ok   sampling network" not in cli("verify", folder, output, "--set", "scheduler=null").out
