@@ -81,7 +81,7 @@ WRONG = [
     ("decode VAE none.npz", 3, "none.npz"),
     ("decode Z Z", 3, "Z"),
     ("encode VAE Z", 2, "has 2 channels, and the model 3"),
-    ("encode VAE V4", 2, "has 4 frames"),
+    ("encode VAE V4", 2, "v4.npy: has 4 frames"),
     ("encode VAE V -o x.npy", 2, "end the name in .npz"),
     ("encode VAE NAN", 3, "has NaN or infinite values"),
     ("encode VAE LARGE", 2, "has values up to 255, and the model takes -1 to 1; scale them, or give bytes (uint8)"),

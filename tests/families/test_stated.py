@@ -24,6 +24,8 @@ from wdport.families.unet2d.config import Config as UNet2DConfig
 from wdport.families.unet2d.family import misread_scheduler
 from wdport.fields import Effect, Field, fields_of
 from wdport.model import ConfigurationSource, Document, Resolved, Stated
+from wdport.parity.file_pair import both_files
+from wdport.parity.verify_options import Pair
 
 pytest.importorskip("transformers")
 pytest.importorskip("diffusers")
@@ -68,10 +70,13 @@ def test_a_scheduler_that_is_read_wrongly_is_found(name: str) -> None:
 def test_a_field_that_the_network_does_not_use_is_compared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = wan_vae_make.save(tmp_path / "model", {**wan_vae_make.OLD, "temperal_downsample": [False]})
     _misread(monkeypatch, {"latents_mean": [0.1, -0.3]})
-    verdict = network_verdict(folder, wdport.convert(folder, tmp_path / "wrong.keras").output)
-    wrong = "latents_mean is [0.1, -0.2] as diffusers reads config.json, and [0.1, -0.3] here"
-    assert wrong in [str(each) for each in verdict.gates[0].findings]
-    assert not verdict
+    with both_files(Pair(wdport.convert(folder, tmp_path / "wrong.keras").output, folder), None) as files:
+        prepared = files.prepared
+        tensors = {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
+        family: Any = prepared.family
+        module = family.stated_reference(prepared.config, tensors, "float32", prepared.stated)
+        wrong = "latents_mean is [0.1, -0.2] as diffusers reads config.json, and [0.1, -0.3] here"
+        assert wrong in family.misread(prepared.config, prepared.stated, module)
 
 
 def test_values_of_the_user_precede_the_configuration(tmp_path: Path) -> None:

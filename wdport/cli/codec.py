@@ -208,7 +208,10 @@ def _run(
     started = time.monotonic()
     coder, digest = family.coder(load_model(converted.path, request.dtype)), inputs.sha256(names[0])
     inputs.end_reading()
-    latents, video = work(coder)
+    try:
+        latents, video = work(coder)
+    except UsageError as error:  # of the array, which has the name of an argument in Python
+        raise UsageError(source if error.where == names[0] else error.where, error.what, error.fix) from None
     seconds, path = time.monotonic() - started, target.path
     result = CodedDocument(
         model=converted.path.name, direction=direction, input=NamedFile(source.name, digest), output=output_file(path),

@@ -96,6 +96,12 @@ def test_images_are_those_of_the_librarys_pipeline(
             wdport.training_model(port)
 
 
+# All of them take a minute.
+@pytest.mark.parametrize(
+    "folder",
+    [pytest.param(name, marks=pytest.mark.full if name == "edm" else ()) for name in SCHEDULERS],
+    indirect=True,
+)
 def test_the_commands(folder: tuple[Path, Any, Any], tmp_path: Path) -> None:
     place, model, _ = folder
     output, label = tmp_path / "a.keras", ["--label", "2"] if model.config.num_class_embeds else []

@@ -10,8 +10,7 @@ import pytest
 import torch
 
 from parity_tests.faults import wan_vae
-from parity_tests.faults.wan_vae import chunks
-from parity_tests.faults.wan_vae.chunks import FAULTS, run_chunk_faults
+from parity_tests.faults.wan_vae.chunks import FAULTS
 from tests.command import Cli
 from tests.families.wan_vae.make import NEW, OLD, VARIANTS, save, tensors_of
 from wdport.conversion.prepare import Settings, prepare
@@ -34,14 +33,10 @@ def test_the_librarys_own_forward_gives_the_same() -> None:
     assert np.array_equal(run(wrapped, (video.astype(np.float32),))[2], right)
 
 
-def test_a_truncating_cast_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And a correct codec passes."""
+def test_a_correct_codec_passes() -> None:
     (gate,) = FAMILY.gates(Config.from_dict(OLD))
     assert gate.passed
     assert (gate.name, gate.compared) == ("G", 11)
-    monkeypatch.setattr(chunks, "FAULTS", FAULTS[:1])
-    (kill,) = run_chunk_faults({"Wan 2.1": Config.from_dict(OLD)})
-    assert (kill.mutant, kill.gate, kill.sites, kill.right) == ("bytes: truncating cast", "G", ("bytes",), True)
 
 
 @pytest.mark.full
