@@ -4,6 +4,8 @@ import keras
 from keras import layers, ops
 
 
+# Otherwise, Keras builds it from a file with its own function of this name.
+@keras.saving.register_keras_serializable("tagger")
 def gelu(x):
     return ops.gelu(x, approximate=True)
 
