@@ -93,7 +93,8 @@ def rebuilt_otherwise(converted: Converted, model: KerasModel, inputs: tuple[Arr
                      "get random values; load it with wdport.load_model, or give the model a `build`")  # fmt: skip
     elif error := _error_of_loaded(model, loaded, inputs):
         text = f"the outputs of the model that keras.saving.load_model builds from the file {error}"
-        yield fact(f"{text}; return in get_config what your layers are made with", kind="unequal")
+        fix = "return in get_config what your layers are made with, and register your functions"
+        yield fact(f"{text}; {fix}", kind="unequal")
     standard = vars(keras.layers.Layer())
     for path, layer in layers_by_path(model).items():
         # Keras builds layers below others when they are first called, and `build` may set attributes.
