@@ -4,9 +4,7 @@ import keras
 from keras import layers, ops
 
 
-# Otherwise, Keras builds it from a file with its own function of this name.
-@keras.saving.register_keras_serializable("tagger")
-def gelu(x):
+def gelu_tanh(x):
     return ops.gelu(x, approximate=True)
 
 
@@ -19,7 +17,7 @@ def build():
             layers.Bidirectional(layers.LSTM(8, return_sequences=True)),
             layers.LayerNormalization(epsilon=1e-5),
             layers.Dropout(0.1),
-            layers.Dense(16, activation=gelu),
+            layers.Dense(16, activation=gelu_tanh),
             layers.Dense(5),
         ]
     )
