@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from contextvars import ContextVar
 from functools import partial
 from threading import Lock
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import TypeVar
 from unittest.mock import patch
 
@@ -24,7 +24,7 @@ import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
-from keras.src.backend.common import dtypes, global_state
+from keras.src.backend.common import dtypes, global_state, tensor_attributes
 from keras.src.backend.jax import nn
 from keras.src.initializers.random_initializers import RandomInitializer
 from keras.src.models.functional import Functional
@@ -34,6 +34,13 @@ from wdport.errors import UsageError
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 
 T = TypeVar("T")
+
+# Keras keeps the masks of traced arrays by id, in a dictionary per thread, and removes one in the thread that frees the
+# array. If that is another (the garbage collector runs in any), the mask stays, and the next array with this id has it.
+_masks: dict[str, object] = {}
+tensor_attributes.global_state = SimpleNamespace(
+    get_global_attribute=_masks.get, set_global_attribute=_masks.__setitem__
+)
 
 
 def require_backend(dtype: str) -> None:

@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
 import torch
+from keras.src.backend.common import tensor_attributes
+from keras.src.backend.common.masking import set_keras_mask
 from torch import nn
 
 from tests.families.test_custom import HEAD, TABLES
@@ -320,3 +326,31 @@ def test_a_table_that_names_no_model_is_refused(tmp_path: Path) -> None:
             settings_report(tmp_path / "t.yaml", settings)
     with pytest.raises(UsageError, match="comes with"):
         settings_report("mappings/waveletdiff.yaml", Settings())
+
+
+def test_a_mask_goes_with_its_array_whatever_thread_frees_it() -> None:
+    """Keras keeps masks of traced arrays by id: the next array at the same address had one that another thread left."""
+
+    places: list[int] = []
+
+    def attach(x: jax.Array) -> jax.Array:
+        total = x + 1
+        cycle: list[object] = [total]
+        cycle.append(cycle)  # only the garbage collector frees it
+        set_keras_mask(total, x[0] > 0)
+        places.append(id(total))
+        return x * 2
+
+    def masks() -> set[int]:
+        return set(tensor_attributes.global_state.get_global_attribute("_keras_mask_dict"))
+
+    gc.disable()
+    try:
+        jax.eval_shape(attach, jnp.ones(3))
+        assert set(places) <= masks()
+        collector = Thread(target=gc.collect)
+        collector.start()
+        collector.join()
+    finally:
+        gc.enable()
+    assert not set(places) & masks()
