@@ -320,11 +320,13 @@ class Coded:
 @dataclass(frozen=True)
 class Vocabulary:
     """What generation and training need to know about a configuration: the number of tokens, the mask token, which is
-    replaced by a generated one, and the token of padding; None for what the configuration does not name."""
+    replaced by a generated one, the token of padding, and the length of the longest text that the model was trained
+    on; None for what the configuration does not name."""
 
     size: int
     mask: int | None
     padding: int | None = None
+    longest: int | None = None
 
 
 @dataclass(frozen=True)

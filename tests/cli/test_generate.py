@@ -69,6 +69,14 @@ def test_tokens_of_a_file(ending: str, model: Path, cli: Cli) -> None:
     assert also["output"]["name"] == "o.json"
 
 
+def test_a_text_longer_than_those_of_training_has_a_note(model: Path, tmp_path: Path, cli: Cli) -> None:
+    short = Path(wdport.convert(save(tmp_path / "lm", {**FIELDS, "max_position_embeddings": 4})).output)
+    Path("p.json").write_text(json.dumps([[5, MASK, 7]]))
+    for path, length, note in ((model, 3, ""), (short, 1, ""), (short, 3, "a text has 6 tokens, and the model was")):
+        said = cli("generate", path, "--prompt-ids", "p.json", "--length", length).err
+        assert note in said if note else said == ""
+
+
 def test_animations(model: Path) -> None:
     words = ["generate", str(model), "--text", "the cat [MASK] on [MASK]", "--steps", "2", "--threshold", "1"]
     assert main([*words, "--animate", "a.txt"]) == 0

@@ -218,6 +218,7 @@ OPERATIONS: tuple[tuple[str, Mapping[str, Any]], ...] = (
     ("chunk", {"chunks": 3, "dim": 2}), ("unbind", {"dim": 1}),
     ("tensor_split", {"indices_or_sections": (1, 3), "dim": 1}),
     ("normalize", {}), ("normalize", {"p": 1, "dim": 1}), ("repeat_interleave", {"repeats": 2, "dim": 1}),
+    ("topk", {"k": 2}),
 )  # fmt: skip
 
 
@@ -234,6 +235,13 @@ def test_operations_compute_the_same(name: str, told: Mapping[str, Any]) -> None
     assert len(wanted) == len(got)
     for a, b in zip(wanted, got, strict=True):
         np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=2e-5, atol=2e-6)
+
+
+def test_an_axis_that_keras_does_not_take_is_a_note() -> None:
+    last, other = (operation("topk", {"k": 2, "dim": dim}, TorchCall(X.shape)) for dim in (2, 1))
+    assert last.notes == ()
+    assert other.notes == ("ops.top_k is along the last axis",)
+    assert other.calls == last.calls
 
 
 INCOMPLETE = {"einsum", "one_hot", "topk", "repeat", "expand", "masked_fill", "where", "scaled_dot_product_attention",

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import numpy as np
 
 from wdport.cli.click_options import verb
-from wdport.cli.console import counted, facts, size
+from wdport.cli.console import console, counted, facts, size
 from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.model_inputs import model_inputs
@@ -127,7 +127,8 @@ def command(request: GenerateRequest) -> None:
 
     started = time.monotonic()
     model = load_model(converted.path, request.dtype)
-    masked = generator_of(model).mask(request.mask)
+    generator = generator_of(model)
+    masked = generator.mask(request.mask)
     words = _words(model, masked, tokenizer, prompts, (request.end, *request.forbid), target)
     texts = () if words is None else [words.encode(text, bool(request.length)) for text in prompts.texts]
     arrays = [np.asarray(tokens, np.int64) for tokens in (*prompts.tokens, *texts)]
@@ -142,6 +143,9 @@ def command(request: GenerateRequest) -> None:
     inputs.end_reading()
     generated = generate(model, with_gaps, words=words, batch=request.batch, **settings)
     seconds = time.monotonic() - started
+    trained, longest = generator.vocabulary.longest, max(map(len, generated.tokens))
+    if trained is not None and longest > trained:
+        console.note(f"a text has {longest} tokens, and the model was trained on at most {trained}")
     result = document_of(converted.path.name, read, generated, {**settings, "dtype": request.dtype}, seconds)
     if target is not None:
         write_texts(target, result)

@@ -7,7 +7,7 @@ wdport's writer and reader share one description of the layout, so neither would
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -73,10 +73,12 @@ def misread(converted: Converted, variables: Mapping[str, Array]) -> list[Findin
     return [fact(f"{name} is another array as {library} reads the file", name, "unequal") for name in wrong]
 
 
-def rebuilt_otherwise(converted: Converted, model: KerasModel, inputs: tuple[Array, ...]) -> Iterator[Finding]:
+def rebuilt_otherwise(
+    converted: Converted, model: KerasModel, inputs: Callable[[], tuple[Array, ...]]
+) -> Iterator[Finding]:
     """Findings on the user's model where Keras has built it from the ``.keras`` file, and ``get_config`` leaves
     something out: on attributes of layers, numbers and texts, that differ from those of ``model``, and on its outputs
-    for ``inputs``, in float32. None if Keras cannot build it."""
+    for what ``inputs`` returns, in float32. None if Keras cannot build it."""
     if converted.format != "keras" or not (isinstance(converted.family, KeptByKeras) and converted.by_keras):
         return
     import keras
@@ -91,7 +93,7 @@ def rebuilt_otherwise(converted: Converted, model: KerasModel, inputs: tuple[Arr
     if missing := len(variables_by_path(model).keys() - variables_by_path(loaded).keys()):
         yield notice(f"keras.saving.load_model builds the file's model without {missing} of its variables, which then "
                      "get random values; load it with wdport.load_model, or give the model a `build`")  # fmt: skip
-    elif error := _error_of_loaded(model, loaded, inputs):
+    elif error := _error_of_loaded(model, loaded, inputs()):
         text = f"the outputs of the model that keras.saving.load_model builds from the file {error}"
         fix = "return in get_config what your layers are made with, and register your functions"
         yield fact(f"{text}; {fix}", kind="unequal")

@@ -169,8 +169,7 @@ class _Run:
         self.sets = WeightSets(self.prepared, self.sides, self.weights)
         self.sampling = None if setup.network else self._sampling_network()
         self.comparison = self._compare()
-        inputs = self.comparison.signature.in_port(self.comparison.reference.inputs(self.comparison.probes[0]))
-        unequal += rebuilt_otherwise(self.converted, self.sides.candidates["float32"], cast(inputs, np.float32))
+        unequal += rebuilt_otherwise(self.converted, self.sides.candidates["float32"], self._first_inputs)
         self.gates = self._gates(unequal)
         self.more = self._full_battery()
         self.gates += [float64_gate(self.comparison), float32_gate(self.comparison), *self.more.gates]
@@ -184,6 +183,11 @@ class _Run:
                 self.gates.append(training_mode_gate(start))
         if self.sampling is not None:
             self.gates += [self.sampling.gate(self.more.trajectories), *([self.more.path] if self.more.path else [])]
+
+    def _first_inputs(self) -> tuple[Array, ...]:
+        """The port's inputs of the first case, in float32."""
+        inputs = self.comparison.reference.inputs(self.comparison.probes[0])
+        return cast(self.comparison.signature.in_port(inputs), np.float32)
 
     def _unequal(self) -> list[Finding]:
         converted, variables, digests = self.converted, self.weights.variables, self.subject.digests

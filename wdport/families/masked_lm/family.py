@@ -154,7 +154,7 @@ class MaskedLMFamily(LibraryFamily[Config]):
         mask = config.mask_token_id
         # The default mask token, 128,002, is outside the vocabulary of a smaller model.
         return Vocabulary(config.vocab_size, mask if mask is not None and mask < config.vocab_size else None,
-                          config.pad_token_id)  # fmt: skip
+                          config.pad_token_id, config.max_position_embeddings)  # fmt: skip
 
     def token_network(self, model: MaskedLM) -> TokenNetwork:
         from wdport.families.masked_lm.port import Predictor

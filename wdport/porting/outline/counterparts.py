@@ -139,7 +139,7 @@ _OTHERS: Mapping[str, tuple[str, Mapping[str, tuple[str, object]]]] = MappingPro
     "clamp": ("clip", {"x_min": ("min", None), "x_max": ("max", None)}), "var": ("var", {}), "std": ("std", {}),
     "normalize": ("normalize", {"order": ("p", 2), "epsilon": ("eps", 1e-12)}), "median": ("median", {}),
     "roll": ("roll", {"shift": ("shifts", 0)}), "repeat_interleave": ("repeat", {"repeats": ("repeats", 1)}),
-    "repeat": ("tile", {}), "one_hot": ("one_hot", {}), "topk": ("top_k", {}), "norm": ("norm", {}),
+    "repeat": ("tile", {}), "one_hot": ("one_hot", {}), "topk": ("top_k", {"k": ("k", 1)}), "norm": ("norm", {}),
 })  # fmt: skip
 """Names of ``keras.ops``, and its arguments by PyTorch's name and default."""
 
@@ -176,7 +176,10 @@ def operation(function: str, arguments: Mapping[str, Any], call: TorchCall) -> C
         keras["ord"] = arguments["p"]
     if function in _DIVIDING:
         keras["indices_or_sections"] = _sections(function, arguments, call)
-    return Counterpart((KerasCall(f"ops.{name}", keras | _along(function, arguments, call)),), tuple(notes))
+    along = _along(function, arguments, call)
+    if function == "topk" and along.pop("axis", -1) in (-1, len(call.shape) - 1):
+        notes = []
+    return Counterpart((KerasCall(f"ops.{name}", keras | along),), tuple(notes))
 
 
 def _along(function: str, arguments: Mapping[str, Any], call: TorchCall) -> dict[str, object]:
