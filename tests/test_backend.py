@@ -97,7 +97,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("call", CALLS)
+@pytest.mark.parametrize(
+    "call", [pytest.param(each, marks=pytest.mark.full) if each in ("load_model", "keras") else each for each in CALLS]
+)
 def test_another_backend_is_one_clear_line(call: str, folder: Path) -> None:
     """The configuration names numpy's: what needs JAX says so, and what to do."""
     code = f"import wdport\ntry:\n    {CALLS[call]}\nexcept wdport.WdportError as error: print(error)"

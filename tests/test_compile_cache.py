@@ -91,6 +91,7 @@ def test_the_command_line_keeps_its_programs(pair: tuple[str, str], tmp_path: Pa
     assert run(VERB, *given, WDPORT_COMPILE_CACHE=str(tmp_path / "kept")) == f"0 {tmp_path / 'kept'}"
 
 
+@pytest.mark.full
 def test_an_unsafe_cache_is_not_used_by_a_verb_that_builds_a_model_first(points: Any, tmp_path: Path) -> None:
     """`train` builds a user's model, which compiles programs, before it needs the cache itself."""
     folder = open_to_all(tmp_path / "cache")

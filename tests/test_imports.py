@@ -105,7 +105,7 @@ def test_nothing_heavy_is_imported(code: str, tmp_path: Path) -> None:
     assert done.stdout.split() == []
 
 
-@pytest.mark.parametrize("name", ["dropout", "norms"])
+@pytest.mark.parametrize("name", ["dropout", pytest.param("norms", marks=pytest.mark.full)])
 def test_layers_can_be_imported_before_keras(name: str) -> None:
     """Keras imports the ports as soon as it is imported, and these import the layers."""
     subprocess.run([sys.executable, "-c", f"import wdport.nets.{name}"], check=True, cwd=PACKAGE.parent)

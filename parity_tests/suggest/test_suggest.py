@@ -155,6 +155,7 @@ def test_an_edit_of_the_source_is_found(project: Path, capsys: pytest.CaptureFix
         assert all(max(tap["isolated"], tap["cumulative"]) < 1e-12 for tap in taps)
 
 
+@pytest.mark.full
 def test_the_first_faulty_layer_runs_alone(project: Path) -> None:
     """`--repro` writes a script that makes the same error, and none once the twin is mended."""
     fault = EDITS["Keras's own epsilon in batch norms"]

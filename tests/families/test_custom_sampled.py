@@ -55,7 +55,7 @@ def test_without_diffusers_only_its_own_process_is_incomplete(
     assert ("diffusers: is not installed" in said) is (code == 6)
 
 
-@pytest.mark.parametrize("process", ["flow", "diffusion"])
+@pytest.mark.parametrize("process", [pytest.param("flow", marks=pytest.mark.full), "diffusion"])
 def test_the_example(process: str, folder: Path, cli: Cli, refused: Refused) -> None:
     table = ("--mapping", f"{process}.yaml")
     cli("convert", "a.pt", *table)

@@ -69,7 +69,7 @@ PORTED = {
 }
 EQUAL = [
     *(("masked_lm", variant) for variant in masked_lm.VARIANTS), *(("unet2d", variant) for variant in unet2d.VARIANTS),
-    ("wan_vae", "Wan 2.1"), ("wan_vae", "Wan 2.2"),
+    ("wan_vae", "Wan 2.1"), pytest.param("wan_vae", "Wan 2.2", marks=pytest.mark.full),
 ]  # fmt: skip
 
 

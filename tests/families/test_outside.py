@@ -192,6 +192,7 @@ def build(checkpoint: str) -> torch.nn.Module:
     return module
 
 
+@pytest.mark.full
 def test_a_recording_replays_without_torch_and_the_library(tmp_path: Path) -> None:
     folder, file, recording = masked_lm.save(tmp_path / "m", WORDS), tmp_path / "m.keras", tmp_path / "m.npz"
     assert main(["convert", str(folder), "-o", str(file)]) == 0

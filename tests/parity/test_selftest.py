@@ -43,6 +43,7 @@ def simultaneous(specimen: Specimen, setup: Setup = EAGER) -> list[str]:
     return list(judgement_of(verdict).sites)
 
 
+@pytest.mark.full
 def test_three_faults_at_once(specimen: Specimen) -> None:
     """The places reported are those three, in the order of the computation."""
     assert simultaneous(specimen, Setup(eager=True, network=True, brief=True)) == list(PLACES.values())
@@ -73,6 +74,7 @@ def test_a_loosened_bound_lets_its_fault_live(bound: str, value: float, name: st
     assert not kill.right
 
 
+@pytest.mark.full
 def test_a_rewrite_that_leaks_is_an_alarm() -> None:
     """A mean in float32 inside a float64 model."""
 

@@ -205,13 +205,13 @@ LOOP, NETWORK = "of a small network", "logits of the block program"
 
 GENERATION_EDITS: list[Any] = [
     (LOOP, unmasking.committed, "argsort(-confidence", "argsort(jnp.where(jnp.isfinite(confidence), confidence, 9.0)"),
-    (LOOP, unmasking.quota, "open_count // steps + (step < open_count % steps)", "-(-open_count // steps)"),
     (LOOP, api._joined, "refined.step_counts[-count:]", "refined.step_counts[:count]"),
-    (LOOP, unmasking.edited, "(chosen != block) &", "(chosen == block) &"),
-    (LOOP, Generator._run, "first + block", "first"),
     (LOOP, prompts.arranged, "visible[row, part], positions[row, part] = text[places], True, places",
      "visible[row, part], positions[row, part] = text[places], True, np.arange(len(places))"),
     *(pytest.param(*each, marks=pytest.mark.full) for each in (
+        (LOOP, unmasking.quota, "open_count // steps + (step < open_count % steps)", "-(-open_count // steps)"),
+        (LOOP, unmasking.edited, "(chosen != block) &", "(chosen == block) &"),
+        (LOOP, Generator._run, "first + block", "first"),
         (LOOP, unmasking.committed, "confidence > threshold", "confidence > 2.0"),
         (LOOP, unmasking._refine_block, "(edits & jnp.any(~held, axis=1))", "edits"),
         (LOOP, unmasking._refine_block, "(posts <= settings.posts)", "(posts < 1)"),

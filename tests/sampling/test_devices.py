@@ -149,6 +149,7 @@ def test_two_processes_write_one_file(converted: Path, tmp_path: Path) -> None:
     assert [file.name for file in tmp_path.iterdir()] == ["a.npz"]
 
 
+@pytest.mark.full
 def test_processes_with_different_commands_stop(converted: Path, tmp_path: Path) -> None:
     address, path = free_address(), tmp_path / "a.npz"
     command = ("-c", RUN, "sample", str(converted), *FAST, "-o", str(path))
@@ -171,6 +172,7 @@ def test_a_refusal_of_the_first_process_ends_the_others(converted: Path, tmp_pat
     assert "--distributed: the first process cannot begin; see its output" in said[1][2]
 
 
+@pytest.mark.full
 def test_a_process_that_dies_ends_the_first(converted: Path, tmp_path: Path) -> None:
     """At once, with what is finished kept; jax waits for five minutes at its end, and aborts."""
     address, path = free_address(), tmp_path / "a.npz"

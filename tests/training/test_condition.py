@@ -205,6 +205,7 @@ def test_the_rates_of_a_warmed_up_cosine_are_those_of_lambda_lr() -> None:
         warmup_cosine(3, steps, lr, 3)
 
 
+@pytest.mark.full
 def test_the_recipe_in_python_is_that_of_the_command(
     converted: Path, data: Path, tmp_path: Path, cli: Cli, refused: Refused, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -156,6 +156,7 @@ def test_the_weights_are_those_of_the_library(name: str, document: dict[str, Any
             assert np.array_equal(saved.read(key), tensor.numpy()), key
 
 
+@pytest.mark.full
 def test_a_unet_is_trained_by_one_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "unet").mkdir()
     (tmp_path / "unet" / "config.json").write_text(json.dumps(UNET))

@@ -65,6 +65,7 @@ def test_the_network_computes_in_bfloat16_and_nothing_else(tmp_path: Path) -> No
 
 
 @pytest.mark.usefixtures("exact")
+@pytest.mark.full
 def test_gradients_are_as_near_to_float64_as_those_of_autocast(tmp_path: Path) -> None:
     """`torch.autocast` with bfloat16 is the reference; both have noise, target and loss in float32."""
     converted = wdport.convert(save(tmp_path / "a.ckpt", make_state()), tmp_path / "a.keras", values=SETTINGS)

@@ -99,7 +99,7 @@ def test_images_are_those_of_the_librarys_pipeline(
 # All of them take a minute.
 @pytest.mark.parametrize(
     "folder",
-    [pytest.param(name, marks=pytest.mark.full if name == "edm" else ()) for name in SCHEDULERS],
+    [pytest.param(name, marks=() if name == "score" else pytest.mark.full) for name in SCHEDULERS],
     indirect=True,
 )
 def test_the_commands(folder: tuple[Path, Any, Any], tmp_path: Path) -> None:
@@ -184,6 +184,7 @@ def test_embeddings_and_schedulers_that_do_not_fit(changes: dict[str, Any], sche
     assert bool(found) == bool(text)
 
 
+@pytest.mark.full
 def test_a_learned_variance_is_sampled_as_by_the_librarys_pipeline(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
