@@ -327,6 +327,16 @@ def channels_last_port() -> Any:
     return keras.Model(ids, dense(layers.Embedding(9, 6, name="words")(ids)))
 
 
+class Tied(ChannelsFirst):
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.words(ids) @ self.words.weight.T + self.fc(self.words(ids)).sum()
+
+
+def untied_port() -> Any:
+    ids, words = keras.Input((5,), dtype="int32"), layers.Embedding(9, 6, name="words")
+    return keras.Model(ids, ops.matmul(words(ids), ops.transpose(words.embeddings)) + ops.sum(dense(words(ids))))
+
+
 NORMAL = HEAD.format(inputs='"x: b 6"')
 CARRIED = NORMAL + "tensors:\n  - {torch: mean, keras: scale/mean, rule: identity}\n"
 CELL = NORMAL + "  - {torch: cell, keras: cell, kind: lstm_cell}\n"
@@ -375,6 +385,7 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
         "inputs are -1, which the code compares with",
     ),
     "channels last in the output alone": ("ChannelsFirst", "channels_last_port", IDS, {"full": True}, ""),
+    "weights as the model was built": ("Tied", "untied_port", IDS, {}, "uses words/embeddings as it was when"),
     "the states of both ways": ("Encoder", "encoder_port", LSTM, {}, ""),
     "the states of both ways, and the last step": ("LastStep", "last_step_port", LSTM, {}, ""),
     "the states of both ways, exchanged": ("Encoder", "crossed_port", LSTM, {}, "in what it feeds fc"),

@@ -237,3 +237,52 @@ def test_packed_projections_become_one_layer(project: Path, cli: Cli) -> None:
     assert "proved: verify finds the two models equal" in said
     assert "doubt" not in said
     assert "{torch: attn.in_proj_weight, keras: qkv/kernel, rule: linear}" in Path("t.yaml").read_text()
+
+
+TIED_NET = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.words, self.fc = nn.Embedding(30, 8), nn.Linear(8, 8)
+        self.head = nn.Linear(8, 30, bias=False)
+        self.head.weight = self.words.weight
+
+    def forward(self, ids):
+        return self.head(self.fc(self.words(ids)))
+
+
+build = Net
+"""
+TIED_TWIN = """
+import keras
+from keras import layers, ops
+
+
+def build():
+    ids = keras.Input((12,), dtype="int32")
+    words = layers.ReversibleEmbedding(30, 8, name="words")
+    x = layers.Dense(8, name="fc")(words(ids))
+    return keras.Model(ids, words(x, reverse=True))
+"""
+TIED = ["--input", "ids: b 12, below 30"]
+
+
+def test_a_tied_output_layer(project: Path, cli: Cli) -> None:
+    (project / "suggested_net.py").write_text(TIED_NET)
+    (project / "suggested_twin.py").write_text(TIED_TWIN)
+    said = cli("map", "suggest", *BOTH, *TIED, "-o", "t.yaml").out
+    assert "proved: verify finds the two models equal" in said
+    assert "{torch: head.weight, same_as: words.weight}" in Path("t.yaml").read_text()
+    said = cli("map", "outline", *BOTH[:2], *TIED).out
+    assert "its weight is words.weight: call a layers.ReversibleEmbedding with reverse=True instead" in said
+
+
+def test_weights_of_the_moment_when_a_model_is_built_are_a_cause(project: Path, cli: Cli) -> None:
+    (project / "suggested_net.py").write_text(TIED_NET)
+    frozen = "ops.matmul(x, ops.transpose(words.embeddings))"
+    (project / "suggested_twin.py").write_text(TIED_TWIN.replace("words(x, reverse=True)", frozen))
+    said = cli("map", "suggest", *BOTH, *TIED, code=4).out
+    assert "probably: matmul uses words/embeddings as it was when the model was built; use it in the" in said

@@ -49,9 +49,10 @@ Answers = Mapping[str, ExpectedCall]
 def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[dict[str, str]]:
     """Inside, calls of these layers go to ``handle(call, compute, arguments)``.
 
-    Works eagerly and under tracing by `jax.jit`. A layer's second call is ``path#2``. Yields, by call, the innermost
-    enclosing call; "" is the model. Raises :class:`IncompleteError` if a layer is called within a function that is
-    traced separately, such as the step of a loop: its values are not accessible outside.
+    Works eagerly and under tracing by `jax.jit`. A layer's second call is ``path#2``; a product with an embedding's
+    weights (``reverse=True``), which PyTorch computes without the embedding, is not a call. Yields, by call, the
+    innermost enclosing call; "" is the model. Raises :class:`IncompleteError` if a layer is called within a function
+    that is traced separately, such as the step of a loop: its values are not accessible outside.
     """
     paths = {id(layer): path for path, layer in layers.items()}
     count = dict.fromkeys(layers, 0)
@@ -62,7 +63,7 @@ def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[di
 
     def intercept(self: KerasLayer, *args: object, **kwargs: object) -> object:
         path = paths.get(id(self))
-        if path is None:
+        if path is None or _is_product(self, args, kwargs):
             return original_call(self, *args, **kwargs)
         # Inside `jax.lax.scan` or `while_loop` the values belong to an inner trace, and would leak out of it.
         if _traced_by() != around:
@@ -89,6 +90,13 @@ def intercepted(layers: Mapping[str, KerasLayer], handle: Handle) -> Iterator[di
     if looped:
         what = "runs inside a loop, so its values are not accessible"
         raise IncompleteError(looped[0], what, "let the loop be unrolled (unroll=True), or compare the layer around it")
+
+
+def _is_product(layer: KerasLayer, args: tuple[object, ...], kwargs: Mapping[str, object]) -> bool:
+    """Whether an embedding is called for the product with its weights, as a tied output layer."""
+    if not isinstance(layer, keras.layers.Embedding):
+        return False
+    return {**dict(zip(call_names(layer), args, strict=False)), **kwargs}.get("reverse") is True
 
 
 def _traced_by() -> object:

@@ -22,7 +22,7 @@ from wdport.compare.results import Evidence, Fault
 from wdport.compare.trials import Trial
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras
-from wdport.keras_runtime import variables_by_path
+from wdport.keras_runtime import frozen_weights, variables_by_path
 from wdport.model import Array
 from wdport.parity.model_pair import Weights, correct_port
 
@@ -61,7 +61,8 @@ def probable_causes(
     for fault in faults[:MAX_CAUSES]:
         # From the most certain to the least: a stated setting, a change that makes the layer agree, then relations of
         # values.
-        words = _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, custom)
+        words = frozen_weights(probe.model) if not fault.candidate else []
+        words = words or _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, custom)
         if not words and comparison.evidence is not None:
             words = wrong_variables(fault.candidate, names, weights.variables, right)
             words = words or told_by_values(fault, comparison.evidence, names)

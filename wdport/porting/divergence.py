@@ -24,6 +24,7 @@ from wdport.compare.relations import arrangement, relations, same
 from wdport.compare.settings import compare_pair
 from wdport.compare.taps import layout_of
 from wdport.errors import WdportError
+from wdport.keras_runtime import frozen_weights
 from wdport.model import Array, KerasLayer
 from wdport.porting.candidate_rows import FillOption, layer_option, table_of_rows
 from wdport.porting.counterfactuals import mends
@@ -446,7 +447,9 @@ def _wrong_model_outputs(state: _SearchState) -> Divergence:
     """The report if all layers agree but the outputs do not."""
     ours, theirs = [Print(array) for array in state.outcome.outputs], [Print(array) for array in state.run.outputs]
     what, causes = "every layer with weights agrees, and the model's outputs do not", list[str]()
-    if len(ours) != len(theirs):
+    if frozen := frozen_weights(state.side.model):
+        causes += frozen
+    elif len(ours) != len(theirs):
         causes.append(f"it has {len(ours)} outputs where PyTorch has {len(theirs)}")
     elif all(any(a.same(b) for b in theirs) for a in ours):
         order = [next(position for position, b in enumerate(theirs) if a.same(b)) + 1 for a in ours]

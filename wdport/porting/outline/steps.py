@@ -171,7 +171,7 @@ class Steps:
         name, settings = torch_class(module), settings_of(module)
         find = LAYERS.get(name)
         counterpart = find(name, settings, self._call(event)) if find else Counterpart()
-        notes = [*event.around, *_parametrised(module), *counterpart.notes]
+        notes = [*event.around, *_parametrised(module), *counterpart.notes, *self._tied(event)]
         if not self._is_read(event):
             notes.append("its output is not used")
         return Step(
@@ -180,6 +180,22 @@ class Steps:
             self._input_values(event, around), self._values(event.outputs, around), counterpart.calls,
             _keras_text(counterpart), tuple(_defaults(name, settings, counterpart)), tuple(notes),
         )  # fmt: skip
+
+    def _tied(self, event: Event) -> Iterator[str]:
+        """Notes on parameters of a layer that are those of another one."""
+        model, path, module = self._trace.root.module, event.name.partition("#")[0], event.module
+        if model is None or module is None:
+            return
+        first: dict[int, str] = {}
+        for name, parameter in model.named_parameters(remove_duplicate=False):
+            first.setdefault(id(parameter), name)
+        for name, parameter in module.named_parameters(recurse=False):
+            other = first.get(id(parameter), f"{path}.{name}")
+            if other != f"{path}.{name}":
+                owner = model.get_submodule(other.rpartition(".")[0])
+                reverse = torch_class(owner) == "Embedding" and torch_class(module) == "Linear"
+                instead = ": call a layers.ReversibleEmbedding with reverse=True instead" if reverse else ""
+                yield f"its {name} is {other}{instead}"
 
     def _function(self, event: Event, around: Event) -> Step:
         number, function = self.numbers[event.serial], canonical(event.name)
