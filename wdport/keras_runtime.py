@@ -149,17 +149,21 @@ def variables_by_path(model: KerasModel) -> dict[str, KerasVariable]:
 
 
 def frozen_weights(model: KerasModel) -> list[str]:
-    """Where a functional model computes with weights as they were when it was built, one sentence each: an operation on
-    a variable outside of all layers. In a model whose variables were made by :func:`unfilled`, these are zeros."""
+    """Where a functional model may compute with weights as they were when it was built, one sentence each: what is
+    called outside of all layers on a variable, or on an array, has its value then.
+
+    The variables must have been made by :func:`unfilled`, so that such values are zeros.
+    """
     if not isinstance(model, Functional):
         return []
     paths = {tuple(sorted(variable.shape)): path for path, variable in variables_by_path(model).items()}
-    read = [(operation.name, paths.get(tuple(sorted(leaf.shape))))
-            for operation in model.operations for node in operation._inbound_nodes
-            for leaf in jax.tree.leaves((node.arguments.args, node.arguments.kwargs))
-            if isinstance(leaf, jax.Array) and leaf.ndim and not np.any(leaf)]  # fmt: skip
-    fix = "use it in the `call` of a layer, such as keras.layers.ReversibleEmbedding"
-    return [f"{name} uses {path} as it was when the model was built; {fix}" for name, path in read if path]
+    zeros = [(operation.name, leaf.shape)
+             for operation in model.operations for node in operation._inbound_nodes
+             for leaf in jax.tree.leaves((node.arguments.args, node.arguments.kwargs))
+             if isinstance(leaf, jax.Array) and leaf.ndim and leaf.dtype.kind == "f" and not np.any(leaf)]  # fmt: skip
+    fix = "compute it in the `call` of a layer"
+    what = [(name, paths.get(tuple(sorted(shape)), f"an array {shape}")) for name, shape in zeros]
+    return [f"{name} uses {array} as it was when the model was built; {fix}" for name, array in what]
 
 
 def variable_values(model: KerasModel) -> tuple[list[jax.Array], list[jax.Array]]:

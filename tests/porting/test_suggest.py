@@ -285,4 +285,4 @@ def test_weights_of_the_moment_when_a_model_is_built_are_a_cause(project: Path, 
     frozen = "ops.matmul(x, ops.transpose(words.embeddings))"
     (project / "suggested_twin.py").write_text(TIED_TWIN.replace("words(x, reverse=True)", frozen))
     said = cli("map", "suggest", *BOTH, *TIED, code=4).out
-    assert "probably: matmul uses words/embeddings as it was when the model was built; use it in the" in said
+    assert "probably: matmul uses words/embeddings as it was when the model was built; compute it in" in said

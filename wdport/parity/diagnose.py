@@ -61,14 +61,14 @@ def probable_causes(
     for fault in faults[:MAX_CAUSES]:
         # From the most certain to the least: a stated setting, a change that makes the layer agree, then relations of
         # values.
-        words = frozen_weights(probe.model) if not fault.candidate else []
-        words = words or _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, custom)
+        words = _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, custom)
         if not words and comparison.evidence is not None:
             words = wrong_variables(fault.candidate, names, weights.variables, right)
             words = words or told_by_values(fault, comparison.evidence, names)
         if not words and LOGIC < fault.logic <= LEAK and fault.ratio <= NUMERICS:
             words = [FLOAT32]
-        causes[fault.candidate] = tuple(words)
+        frozen = [] if fault.candidate else frozen_weights(probe.model)
+        causes[fault.candidate] = (*frozen, *words)
     return causes
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
@@ -91,6 +91,11 @@ class _SearchState:
 
 def divergence_of(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: RunOutcome) -> Divergence:
     """The report on an outcome with a dead end."""
+    divergence = _divergence(run, side, units, outcome)
+    return replace(divergence, causes=(*frozen_weights(side.model), *divergence.causes))
+
+
+def _divergence(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: RunOutcome) -> Divergence:
     # The run that got furthest, not the last one, which may have followed a wrong guess.
     outcome = outcome.deepest or outcome
     state = _SearchState(run, side, units, outcome)
@@ -447,9 +452,7 @@ def _wrong_model_outputs(state: _SearchState) -> Divergence:
     """The report if all layers agree but the outputs do not."""
     ours, theirs = [Print(array) for array in state.outcome.outputs], [Print(array) for array in state.run.outputs]
     what, causes = "every layer with weights agrees, and the model's outputs do not", list[str]()
-    if frozen := frozen_weights(state.side.model):
-        causes += frozen
-    elif len(ours) != len(theirs):
+    if len(ours) != len(theirs):
         causes.append(f"it has {len(ours)} outputs where PyTorch has {len(theirs)}")
     elif all(any(a.same(b) for b in theirs) for a in ours):
         order = [next(position for position, b in enumerate(theirs) if a.same(b)) + 1 for a in ours]
