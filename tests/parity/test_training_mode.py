@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,7 @@ def port(
     rate: float = 0.4,
     early: bool = False,
     frozen: str = "",
+    seed: int | None = None,
     **last: Any,
 ) -> keras.Model:
     x = keras.Input((6, 6, 3))
@@ -65,7 +67,7 @@ def port(
     y = features(0.3)(layers.Activation("gelu")(y))
     y = layers.Conv2D(4, 3, name="last", **last)(y)
     y = layers.GlobalAveragePooling2D()(layers.Dropout(rate)(y) if early else y)
-    y = y if early else layers.Dropout(rate)(y)
+    y = y if early else layers.Dropout(rate, seed=seed)(y)
     model = keras.Model(x, layers.Dense(2, name="out")(y))
     if frozen:
         model.get_layer(frozen).trainable = False
@@ -86,6 +88,8 @@ PORTS: dict[str, tuple[Callable[[], keras.Model], str]] = {
     "one mask for all samples": (lambda: port(features=lambda rate: layers.Dropout(rate, noise_shape=(1, 1, 1, 5))),
                                  "gradient of"),
     "one mask for all steps": (lambda: port(features=fixed), "gradient of"),
+    "one seed of two layers": (lambda: port(features=partial(layers.SpatialDropout2D, seed=3), seed=3),
+                               "dropout has the seed of spatial_dropout2d, and drops the same values"),
     "a constraint": (lambda: port(kernel_constraint="unit_norm"), "value of last/kernel, SGD is off"),
     "a frozen layer": (lambda: port(frozen="last"), "last/kernel is trained by PyTorch, and not by the port"),
 }  # fmt: skip

@@ -12,7 +12,6 @@ such as their greatest length, is found as well.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -28,13 +27,12 @@ from wdport.compare.findings import Finding, fact
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
 from wdport.compare.probe import Probe, stateless_call, tensors
-from wdport.compare.programs import TRACING, CompiledProgram, compared_numbers
+from wdport.compare.programs import TRACING, CompiledProgram, compared_numbers, program_text
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, layers_by_path, variable_values, variables_by_path
 from wdport.mapping.rows import Table
 from wdport.model import Array, KerasModel, Signature
 
-_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 """Where a Python function of a traced program is in memory."""
 
 
@@ -88,7 +86,7 @@ def error_of_another(model: KerasModel, other: KerasModel, inputs: tuple[Array, 
     sides = ((model, *variable_values(model), inputs), (other, *values, inputs))
     with jax.default_matmul_precision("highest"), TRACING:
         programs = [jax.make_jaxpr(partial(run, side[0]))(*side[1:]) for side in sides]
-        texts = [_ADDRESS.sub("", str(program.jaxpr)) for program in programs]
+        texts = [program_text(program.jaxpr) for program in programs]
         constants = [list(map(np.asarray, program.consts)) for program in programs]
         if texts[0] == texts[1] and all(map(np.array_equal, *constants)):
             return 0.0
@@ -116,8 +114,7 @@ def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None
     after = program.outvars[len(program.outvars) - len(fixed) :]
     assigned = [path for path, value in zip(fixed, after, strict=True)
                 if value not in program.invars and not path.endswith("seed_generator_state")]  # fmt: skip
-    # Two traces of the same code differ only in these addresses.
-    return _ADDRESS.sub("", str(program)), assigned, list(compared_numbers(program))
+    return program_text(program), assigned, list(compared_numbers(program))
 
 
 def _run(model: KerasModel, inputs: tuple[Array, ...], training: bool | None) -> tuple[Outputs, dict[str, Call]]:

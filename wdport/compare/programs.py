@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
@@ -165,6 +166,14 @@ R = TypeVar("R")
 _CALLS = {"jit": "jaxpr", "pjit": "jaxpr", "custom_jvp_call": "call_jaxpr", "custom_vjp_call": "call_jaxpr"}
 """Primitives that run another program once, with the parameter that holds it. Loops and branches are left as they
 are."""
+
+
+_ADDRESS = re.compile(r" at 0x[0-9a-f]+")
+
+
+def program_text(program: Jaxpr) -> str:
+    """A traced program as text, without addresses, by which alone two traces of the same code differ."""
+    return _ADDRESS.sub("", str(program))
 
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -368,6 +368,15 @@ class _Steps:
         for path, variable in self._variables.items():
             if variable.trainable and getattr(variable, "constraint", None) is not None:
                 yield fact(f"{path} has a constraint, and PyTorch has none", path, "unequal")
+        generators: dict[object, tuple[object, str]] = {}
+        for path, layer in layers_by_path(self._model).items():
+            generator, rate = getattr(layer, "seed_generator", None), getattr(layer, "rate", None)
+            seed = None if generator is None else generator.get_config()["seed"]
+            if rate and seed is not None:
+                first, other = generators.setdefault(seed, (generator, path))
+                if first is not generator:
+                    yield fact(f"{path} has the seed of {other}, and drops the same values; give them no seed", path,
+                               "unequal")  # fmt: skip
         changed = [name for name in ("train_step", "compute_loss")
                    if getattr(type(self._model), name) is not getattr(keras.Model, name)]  # fmt: skip
         if changed:

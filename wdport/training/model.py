@@ -25,7 +25,7 @@ from wdport.files.atomic import scratch_folder
 from wdport.keras_runtime import require_policy, seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import nodes_of, read_yaml
 from wdport.model import MASK_RATE, MAX_SPAN, Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
-from wdport.options import require_number
+from wdport.options import require_number, require_within
 from wdport.training.initial import convert_initial_model, is_library_configuration
 from wdport.training.network_training import Data, NetworkTraining, pair_of
 from wdport.training.supervised import LOSSES, LossFunction, MaskedTraining, SupervisedTraining
@@ -164,6 +164,8 @@ def _diffusion_training(
         raise UsageError("model", f"cannot be trained: {why}", "train it with Keras's own losses")
     if energy and not isinstance(family, Trained):
         raise UsageError("energy", f"{family.name} has no energy term", "leave it out")
+    require_within("above 0", min_snr=min_snr)
+    require_number("from 0", energy=energy)
     tables = {name.replace("/", "."): variable.value for name, variable in variables_by_path(model).items()}
     about = family.diffused(config)
     require_number("from 0 and below 1", drop_condition=dropped)

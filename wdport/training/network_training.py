@@ -18,6 +18,7 @@ from wdport.data.series import Series
 from wdport.devices import LostProcess
 from wdport.errors import UsageError
 from wdport.jax_settings import narrow_run, weakly
+from wdport.keras_runtime import seed_dropout
 from wdport.model import Array, KerasModel
 from wdport.nets.boundary import compile_options, gradients_once
 from wdport.training.placement import Placement, placement_of_distribution
@@ -64,13 +65,14 @@ class NetworkTraining(keras.Model):
 
     Attributes:
         beside: the argument of :func:`wdport.train` with the arrays that ``fit`` takes beside the data, or "".
+        own_loss: whether the loss is code of the user's.
     """
 
     beside: ClassVar[str] = ""
 
     def __init__(self, network: KerasModel, metrics: Sequence[str], seed: int) -> None:
         super().__init__(dtype=network.dtype_policy)
-        self.network = network
+        self.network, self.seed, self.own_loss = network, seed, False
         # A variable of the model, so that it is saved and restored with the state of a run.
         self.seeds = keras.random.SeedGenerator(seed)
         self.validation_key = np.array(self.seeds.state.value)
@@ -78,9 +80,16 @@ class NetworkTraining(keras.Model):
         # In place of Keras's mean of the loss, which counts samples of weight 0.
         self.trackers = [keras.metrics.Mean(name=name, dtype=self.variable_dtype) for name in ("loss", *metrics)]
 
+    def reseed(self, seed: int) -> None:
+        """Begin with another seed of noise, times and the network's dropout."""
+        self.seed = seed
+        self.seeds.state.assign(keras.random.SeedGenerator(seed).state.value)
+        self.validation_key = np.array(self.seeds.state.value)
+        seed_dropout(self.network, seed)
+
     def compile(self, optimizer: Any = "rmsprop", loss: Any = None, **kwargs: Any) -> None:
         """As Keras's, without a loss and metrics, since the model has an objective; raises :class:`UsageError`."""
-        if loss is not None or kwargs.get("metrics") or kwargs.get("weighted_metrics"):
+        if loss is not None or any(kwargs.get(name) for name in ("metrics", "weighted_metrics", "loss_weights")):
             raise UsageError("compile", "this model has a loss and metrics already", "leave them out")
         super().compile(optimizer=optimizer, **kwargs)
 

@@ -89,7 +89,7 @@ def train(
     batch_size: int | None = None,
     optimizer: Optimizer | Callable[[int], Optimizer] | str | None = None,
     recipe: Recipe | str | None = None,
-    seed: int = 0,
+    seed: int | None = None,
     ema: float | None = None,
     validation_split: float = 0.0,
     patience: int | None = None,
@@ -129,7 +129,7 @@ def train(
             learning rates, weight decay and clipping; alternatively, the recipe that
             :func:`wdport.training.model.recipe_of` reads from a training configuration. Other arguments take
             precedence.
-        seed: determines the order of the data, noise, times and dropout.
+        seed: determines the order of the data, noise, times and dropout; by default that of the training model, or 0.
         ema: decay of a moving average of the weights, such as 0.999; not for optimizers of :mod:`keras.optimizers`.
             At step k it is at most k / (k + 9); the first step copies the weights.
         validation_split: share of the states, the last ones, that are not trained on; ``val_loss`` is their mean loss,
@@ -166,16 +166,19 @@ def train(
     require_within(COUNT, epochs=epochs, batch_size=batch_size, save_every=save_every, patience=patience)
     require_number("from 0 and below 1", validation_split=validation_split)
     require_within("above 0 and below 1", ema=ema)
-    seed = check_seed(seed)
+    if seed is not None:
+        seed = check_seed(seed)
     if not isinstance(callbacks, Sequence) or not all(
         isinstance(callback, keras.callbacks.Callback) for callback in callbacks
     ):
         raise UsageError("callbacks", "are not callbacks of Keras", "give a list of keras.callbacks.Callback")
     if isinstance(model, NetworkTraining):
         trained, plan = model, _recipe(model.network, recipe)
+        if seed is not None and seed != trained.seed:
+            trained.reseed(seed)
     else:
         plan = _recipe(model, recipe)
-        trained = training_model(model, energy=plan.energy or 0.0, law=plan.law or UNIFORM, seed=seed)
+        trained = training_model(model, energy=plan.energy or 0.0, law=plan.law or UNIFORM, seed=seed or 0)
     epochs, batch_size = int(epochs or plan.epochs or 1), int(batch_size or plan.batch_size or 32)
     placement = placement_of(devices, shard_weights)
     if batch_size % placement.count:
@@ -188,7 +191,7 @@ def train(
     source = trained.source(data, stream, beside.get(trained.beside), transform)
     target = Path(folder)
     states, others = split(source, validation_split) if validation_split else (None, None)
-    batches = TrainingBatches(source, batch_size, seed, placement, states)
+    batches = TrainingBatches(source, batch_size, trained.seed, placement, states)
     validation = None if others is None else batches.of(others)
     if patience is not None and validation is None:
         raise UsageError("patience", "needs a validation loss", "give a validation split too")

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property, partial
 from hashlib import sha256
 from math import isfinite
 from pathlib import Path
@@ -22,6 +23,7 @@ from keras.optimizers import Optimizer
 
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
+from wdport.compare.programs import program_text
 from wdport.data.arrays import opened_npz
 from wdport.errors import InputError, UsageError
 from wdport.families.custom import description, settings_digest
@@ -31,7 +33,7 @@ from wdport.files.manifest_seal import sealed, unsealed
 from wdport.files.orbax_folder import require_orbax
 from wdport.files.outputs import OutputPath
 from wdport.jax_settings import chosen_numerics
-from wdport.keras_runtime import set_variable, variables_by_path
+from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasVariable
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.training.network_training import NetworkTraining
@@ -252,8 +254,24 @@ class RunState:
             **{f"optimizer {name}": _shown(value) for name, value in self._optimizer_settings().items()},
             "network": settings_digest(description(self.model.network)),
             "jax": chosen_numerics(),
+            **({"code": self._code} if self._has_own_code() else {}),
             **self.model.settings(),
         }
+
+    def _has_own_code(self) -> bool:
+        """Whether the network or the loss has code of the user's, which no description states."""
+        network = self.model.network
+        modules = {type(layer).__module__.partition(".")[0] for layer in (network, *layers_by_path(network).values())}
+        return self.model.own_loss or not modules <= {"keras", "wdport"}
+
+    @cached_property
+    def _code(self) -> str:
+        """A digest of the network and its loss as traced for a batch."""
+        variables = [[variable.value for variable in self.variables[role]] for role in ("trained", "other")]
+        call = partial(self.model.stateless_call, training=True)
+        program = jax.make_jaxpr(call)(*variables, self.batches[0][0])
+        constants = [array for array in program.consts if not jnp.issubdtype(array.dtype, jax.dtypes.prng_key)]
+        return _digest(constants, sha256(program_text(program.jaxpr).encode()))
 
     def _optimizer_settings(self) -> dict[str, Any]:
         """The optimizer's configuration without its name, the hyper-parameters of its only group by their names, and

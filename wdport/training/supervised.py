@@ -3,12 +3,7 @@ network does not see."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable
-from functools import partial
-from hashlib import sha256
-from inspect import getclosurevars, isfunction
-from types import CodeType
 from typing import Any, ClassVar, Final
 
 import jax
@@ -67,6 +62,7 @@ class SupervisedTraining(SummedTraining):
         super().__init__(network, ("accuracy",) if loss == CROSS_ENTROPY else (), seed)
         self.loss_function = loss_function(loss)
         self.loss_name = loss if isinstance(loss, str) else name_of(loss)
+        self.own_loss = loss not in LOSSES
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The losses of every sample, see :class:`SummedTraining`."""
@@ -82,6 +78,7 @@ class SupervisedTraining(SummedTraining):
 
     def _sample_losses(self, targets: Tensor, outputs: Any) -> Any:
         """The losses (B, ...) of a batch; raises :class:`UsageError` for a function that does not return them."""
+        self._require_single(outputs)
         try:
             losses = self.loss_function(targets, outputs)
         except Exception as error:  # of the user's code, or targets that do not fit
@@ -124,10 +121,9 @@ class SupervisedTraining(SummedTraining):
                 reason = _reason(error)
             what = f"do not fit the model: a sample has shape {sample.shape[1:]}, {printable(reason, None)}"
             raise UsageError("data", what, "give the inputs of the model") from None
-        if self.loss_name not in LOSSES:
+        self._require_single(output)
+        if self.own_loss:
             return
-        if not hasattr(output, "shape"):
-            raise UsageError("loss", f"{self.loss_name} is for a model of one output", "give a function")
         expected = output.shape[1:] if self.loss_name == MSE else output.shape[1:-1]
         if targets.shape[1:] != expected:
             what = f"have shape {targets.shape}"
@@ -139,14 +135,18 @@ class SupervisedTraining(SummedTraining):
             if targets.min() < 0 or targets.max() >= classes:
                 raise UsageError("targets", "have other classes than the model", f"give 0 to {classes - 1}")
 
+    def _require_single(self, outputs: Any) -> None:
+        if not self.own_loss and not hasattr(outputs, "shape"):
+            raise refusal("loss", f"{self.loss_name} is for a model of one output", "give a function")
+
     def _network_output(self, samples: Tensor) -> Any:
         variables = ([variable.value for variable in group]
                      for group in (self.network.trainable_variables, self.network.non_trainable_variables))  # fmt: skip
-        return self.network.stateless_call(*variables, samples, training=False)[0]
+        mode = {"training": False} if self.network._call_has_training_arg else {}
+        return self.network.stateless_call(*variables, samples, **mode)[0]
 
     def settings(self) -> dict[str, Any]:
-        code = {} if self.loss_name in LOSSES else {"loss_code": code_digest(self.loss_function)}
-        return {"loss": self.loss_name, **code}
+        return {"loss": self.loss_name}
 
 
 def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
@@ -165,36 +165,6 @@ def name_of(function: Any) -> str:
     """``module:name`` of a function, or of the class of another object that can be called."""
     named = function if hasattr(function, "__name__") else type(function)
     return f"{named.__module__}:{named.__name__}"
-
-
-def code_digest(function: Any) -> str:
-    """A digest of the code of a function and of the values that it has: arguments of a ``partial``, defaults, variables
-    of an enclosing function, and attributes of an object. Functions of a module that it calls are not part of it."""
-    if isinstance(function, partial):
-        parts: Any = [code_digest(function.func), function.args, function.keywords]
-    elif isfunction(function):
-        parts = [function, function.__defaults__, function.__kwdefaults__, getclosurevars(function).nonlocals]
-    else:
-        parts = [name_of(function), vars(function), type(function).__call__]
-    return sha256(json.dumps(parts, default=_described, skipkeys=True).encode()).hexdigest()[:16]
-
-
-def _described(value: Any) -> Any:
-    """The code of a function, the values of an array, or the class of anything else, as JSON."""
-    if isfunction(value):
-        return _code_parts(value.__code__)
-    return value.tolist() if hasattr(value, "tolist") else type(value).__name__
-
-
-def _code_parts(code: CodeType) -> list[str]:
-    constants = []
-    for constant in code.co_consts:
-        if isinstance(constant, CodeType):
-            constants += _code_parts(constant)
-        else:
-            # The order of a set differs between processes.
-            constants.append(repr(sorted(map(repr, constant)) if isinstance(constant, frozenset) else constant))
-    return [code.co_code.hex(), *code.co_names, *constants]
 
 
 def loss_function(loss: str | LossFunction) -> LossFunction:
