@@ -53,8 +53,9 @@ def require_choice(name: str, value: object, choices: Sequence[object]) -> None:
 
 def require_fields(kind: type[Any], values: Mapping[str, object]) -> None:
     """Raise ``ValueError`` for a value that is not a field of the scheduler class ``kind``."""
-    if unknown := set(map(str, values)) - {field.name for field in fields(kind)}:
-        raise ValueError(f"unknown field {min(unknown)!r:.40} of a scheduler")
+    names = [field.name for field in fields(kind)]
+    if unknown := set(map(str, values)).difference(names):
+        raise ValueError(f"unknown field {min(unknown)!r:.40} of a scheduler, which has {', '.join(names)}")
 
 
 class TrainedProcess:
