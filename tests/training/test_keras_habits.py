@@ -74,6 +74,7 @@ def test_sample_weight_is_the_second_argument_of_fit() -> None:
     evaluated = wdport.training_model(model(), loss="mse")
     evaluated.compile()
     first = evaluated.evaluate((X[:8], Y[:8]), verbose=0)
+    assert evaluated.test_on_batch((X[:8], Y[:8])) == pytest.approx(first, rel=1e-6)
     assert evaluated.evaluate((X, Y), sample_weight=weights, batch_size=50, verbose=0) == pytest.approx(first, rel=1e-6)
     for given in ({"class_weight": {0: 1.0}}, {"y": weights, "sample_weight": weights}):
         with pytest.raises(UsageError, match="fit: takes one array of weights"):

@@ -105,10 +105,7 @@ class NetworkTraining(keras.Model):
         **kwargs: Any,
     ) -> Any:  # fmt: skip
         """As Keras's, with weights as in :meth:`fit`."""
-        logs = super().evaluate(x, _weights(y, sample_weight), *arguments, return_dict=True, **kwargs)
-        # Keras has a mean of the loss of its own, and would list both.
-        values = logs if return_dict else list(logs.values())
-        return values[0] if isinstance(values, list) and len(values) == 1 else values
+        return super().evaluate(x, _weights(y, sample_weight), *arguments, return_dict=return_dict, **kwargs)
 
     def save(self, filepath: str | PathLike[str], overwrite: bool = True, **kwargs: Any) -> None:
         """Save the network, as :meth:`keras.Model.save` does."""
@@ -210,7 +207,5 @@ class NetworkTraining(keras.Model):
 
     @property
     def metrics(self) -> list[Any]:
-        """The running means of Keras and of :meth:`loss_values`."""
-        keras_metrics = super().metrics
-        # Keras resets these at the beginning of an epoch; those that it has found itself are not listed twice.
-        return [*keras_metrics, *(tracker for tracker in self.trackers if tracker not in keras_metrics)]
+        """The running means of :meth:`loss_values`, without Keras's own mean of the loss."""
+        return list(self.trackers)

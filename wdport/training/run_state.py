@@ -42,7 +42,7 @@ from wdport.training.run_folder import METRICS, WRITTEN
 from wdport.training.training_data import TrainingBatches, add_values
 
 NAME: Final = "state.npz"
-FORMAT: Final = 5
+FORMAT: Final = 6
 WHOLE: Final = ("epoch", "steps")
 """Metrics that are integers."""
 
