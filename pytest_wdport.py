@@ -120,6 +120,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Check the pairs and the policy, so that an error in them ends the run before it starts."""
     config.addinivalue_line("markers", "wdport: a comparison of a PyTorch model and its port")
+    Given(config).require_values()
     if Given(config).tested:
         _pairs(config)
 
@@ -137,6 +138,14 @@ def pytest_collection_modifyitems(session: pytest.Session, items: list[pytest.It
         from wdport.parity.pytest_items import Root
 
         items.extend(session.genitems(Root.from_parent(session, name="wdport", nodeid="wdport", pairs=pairs)))
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Name what a policy allows in pairs that pass, and what was not done."""
+    reports = [report for several in terminalreporter.stats.values() for report in several]
+    named = (text for report in reports for name, text in getattr(report, "user_properties", ()) if name == "wdport")
+    for text in dict.fromkeys(named):
+        terminalreporter.write_line(f"wdport: {text}")
 
 
 @pytest.fixture(scope="session")
@@ -193,6 +202,13 @@ class Given:
         if passed is not None:
             return passed
         return self.named or self._config.args_source is not pytest.Config.ArgsSource.ARGS
+
+    def require_values(self) -> None:
+        """Raise ``pytest.UsageError`` for an option without a value, such as that of an unset variable."""
+        for option in OPTIONS:
+            value = self._config.getoption(f"--wdport-{option.name}")
+            if value == "" or (isinstance(value, list) and "" in value):
+                raise pytest.UsageError(f"--wdport-{option.name} is empty; give {option.metavar}, or leave it out")
 
     def of(self, option: Option, ini: bool = True) -> Any:
         """The value of an option, files as paths; a list if it may be given several times."""

@@ -209,11 +209,25 @@ def test_a_policy(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
     done.stderr.fnmatch_lines(["ERROR: *waivers?0?.reason: is missing*"])
 
 
+def test_looser_bounds_and_what_was_not_done_are_named(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
+    bound = '[bounds]\nnumerics = {value = 1e9, reason = "fused", expires = 2999-01-31}\n'
+    (pytester.path / "parity.toml").write_text(bound)
+    skip = ("--wdport-no-canary", "--wdport-no-fresh", "-k", "verdict")
+    done = run("--wdport-checkpoint", "small.ckpt", "--wdport-policy", "parity.toml", *skip)
+    assert done.ret == 0
+    done.stdout.fnmatch_lines([
+        "wdport: small.keras computes what small.ckpt computes, by the policy's looser bounds",
+        "wdport: small.keras: known faults were not tried",
+        "wdport: small.keras: fresh inputs were not compared",
+    ])  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
         (("--wdport-checkpoint", "none.ckpt"), "there is no none.ckpt"),
-        (("--wdport-checkpoint", ""), "there is no"),
+        (("--wdport-checkpoint", ""), "--wdport-checkpoint is empty"),
+        (("--wdport-checkpoint", "small.ckpt", "--wdport-policy", ""), "--wdport-policy is empty"),
         (("--wdport-checkpoint", "small.ckpt", "--wdport-converted", "none.keras"), "there is no none.keras"),
         (("--wdport-against", "none.npz", "--wdport-converted", "small.keras"), "there is no none.npz"),
         (("--wdport-baseline", "a.json"), "more often"),
@@ -283,6 +297,19 @@ def test_fixtures(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
     done = run()
     done.assert_outcomes(passed=0, errors=2)
     done.stdout.fnmatch_lines(["wdport_verdict needs a pair: pytest --wdport-checkpoint FILE"])
+
+
+def test_a_changed_file_is_verified_again(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import os
+
+        def test_verify(wdport_verify):
+            first = wdport_verify("small.ckpt")
+            os.utime("small.keras", (1, 1))
+            assert wdport_verify("small.ckpt") is not first
+    """)
+    run().assert_outcomes(passed=1)
+    assert len(stub.runs) == 2
 
 
 INI = """

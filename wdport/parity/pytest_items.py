@@ -22,6 +22,7 @@ from wdport.options import PathText, options_of
 from wdport.parity.planned_items import expected
 from wdport.parity.policy.explain import ItemOutcome, gate_outcome, layer_outcome, verdict_outcome
 from wdport.parity.policy.judge import Terms, judge, read_terms
+from wdport.parity.reports.phrases import allowances
 from wdport.parity.verify_options import Pair
 
 if TYPE_CHECKING:
@@ -46,7 +47,7 @@ class Verdicts:
     def __init__(self, policy: PathText | None, canaries: bool = True) -> None:
         self.policy, self.canaries = policy, canaries
         self._known_faults: Gate | None = None
-        self._known: dict[tuple[Pair, str | None], Verdict | Exception] = {}
+        self._known: dict[tuple[Pair, str | None, tuple[tuple[int, int], ...]], Verdict | Exception] = {}
 
     def terms(self, tested: Tested) -> Terms:
         """The policy and baseline of the pair; raises :class:`WdportError` if one of the files is wrong."""
@@ -54,7 +55,8 @@ class Verdicts:
 
     def of(self, tested: Tested) -> Verdict:
         """The verdict; raises what `wdport.verify` raises, at every call."""
-        call = (_real(tested.pair), os.path.realpath(tested.baseline) if tested.baseline else None)
+        pair = _real(tested.pair)
+        call = (pair, os.path.realpath(tested.baseline) if tested.baseline else None, _changes(pair))
         if call not in self._known:
             try:
                 with calm():
@@ -76,6 +78,13 @@ class Verdicts:
         if tried and self._known_faults is None:
             self._known_faults = canary_gate(terms.policy)
         return judge(verify_pair(tested.pair), terms, datetime.now(UTC).date(), self._known_faults if tried else None)
+
+
+def _changes(pair: Pair) -> tuple[tuple[int, int], ...]:
+    """Size and time of change of the pair's files."""
+    files = [*pair.files.values(), pair.converted]
+    facts = [os.stat(path) for path in files if path and os.path.exists(path)]
+    return tuple((fact.st_size, fact.st_mtime_ns) for fact in facts)
 
 
 def _real(pair: Pair) -> Pair:
@@ -165,6 +174,7 @@ class ParityItem(pytest.Item):
             verdict = self.config.stash[VERDICTS].of(owner.tested)
         except WdportError as error:
             _fail(message(error), *error.details)
+        self.user_properties += [("wdport", text) for text in allowances(verdict)]
         outcome = self._outcome(owner, verdict)
         if outcome.faults:
             _fail(*outcome.faults)

@@ -22,6 +22,9 @@ KIND: Final = "verdict"
 TERMS = ("P", "R", "S")
 """Gates of a policy, a baseline and the known faults: requirements beyond the comparison."""
 
+UNTRIED, NOT_FRESH = "known faults were not tried", "fresh inputs were not compared"
+"""Notices on what a run under a policy or a baseline usually does."""
+
 ReferenceKind = Literal["wdport", "library", "own", "recording"]
 """Whose code the reference is: wdport's implementation, the class of the library that the model comes from, the user's
 own, or a recording of the user's own."""

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
-from wdport.compare.findings import GATES, Finding, Gate, by_subject, fact, label
+from wdport.compare.findings import GATES, Finding, Gate, by_subject, fact, label, notice
 from wdport.compare.gate_bounds import bounds
 from wdport.options import PathText
 from wdport.parity.policy.baseline import apply_baseline, make_baseline, read_baseline, write_baseline
 from wdport.parity.policy.policy import BoundSetting, Policy, Waiver, read_policy
-from wdport.parity.verdict import Verdict
+from wdport.parity.verdict import NOT_FRESH, UNTRIED, Verdict
 
 NAME = "P"
 """The gate that a policy adds: its bounds, and findings on its entries."""
@@ -119,7 +119,16 @@ def read_terms(policy: PathText | None, baseline: PathText | None, today: date) 
 
 
 def judge(verdict: Verdict, terms: Terms, today: date, canaries: Gate | None = None) -> Verdict:
-    """The verdict under the terms, with the gate of the known faults if they were tried."""
+    """The verdict under the terms, with the gate of the known faults if they were tried, and notices on what was not
+    done."""
+    skipped = [UNTRIED] if terms.any and canaries is None else []
+    compared = {gate.name for gate in verdict.gates}
+    if terms.policy is not None and verdict.reference_kind != "recording" and "N" not in compared:
+        skipped.append(NOT_FRESH)
+    if skipped:
+        first, *others = verdict.gates
+        first = replace(first, facts=(*first.facts, *map(notice, skipped)))
+        verdict = replace(verdict, gates=(first, *others))
     if canaries is not None:
         verdict = replace(verdict, gates=(*verdict.gates, canaries))
     if terms.policy is not None:

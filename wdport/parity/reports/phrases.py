@@ -11,7 +11,7 @@ from wdport.compare.findings import OUTPUT, Gate, by_subject
 from wdport.errors import printable
 from wdport.families.registry import known_bounds
 from wdport.mapping.kinds.kind import Level
-from wdport.parity.verdict import Fault, TapResult, Verdict
+from wdport.parity.verdict import NOT_FRESH, UNTRIED, Fault, TapResult, Verdict
 from wdport.text_marks import outcome_of
 
 NAME_CHARS: Final = 240
@@ -60,6 +60,13 @@ def _allowed(verdict: Verdict) -> str:
     waived, looser = len(waivers_of(verdict)), any(now > usual for now, usual in changed_bounds(verdict).values())
     except_for = f", except for {waived} waived layer{'s' * (waived > 1)}" if waived else ""
     return except_for + (", by the policy's looser bounds" if looser else "")
+
+
+def allowances(verdict: Verdict) -> list[str]:
+    """What a policy allows to differ, and what was not done, one sentence each; none for a verdict that fails."""
+    notices = [finding.detail for gate in verdict.gates for finding in gate.findings]
+    skipped = [f"{file_name(verdict.converted)}: {text}" for text in (UNTRIED, NOT_FRESH) if text in notices]
+    return [*([claim(verdict)] if _allowed(verdict) else []), *skipped] if verdict else []
 
 
 _UNMET: Final = {
