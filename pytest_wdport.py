@@ -151,7 +151,7 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
 @pytest.fixture(scope="session")
 def wdport_verify(pytestconfig: pytest.Config) -> Verify:
     """``wdport_verify(checkpoint, converted=None, **others)`` returns the verdict under the policy; runs once per pair
-    and process.
+    and process, and again if a file has changed.
 
     ``converted`` defaults to the ``.keras`` file next to the checkpoint. ``others`` are ``baseline``, and the fields of
     :class:`wdport.parity.verify_options.Pair`, which default to the options. Raises what `wdport.verify` raises.

@@ -259,13 +259,27 @@ class Scaling(keras.Model):
         return FACTOR * self.fc(x)
 
 
-@pytest.mark.parametrize("loss", ["mse", scaled_error])
+@keras.saving.register_keras_serializable("tests")
+def scaled_tanh(x: Any) -> Any:
+    return keras.ops.tanh(FACTOR * x)
+
+
+OWN_CODE: dict[str, tuple[Callable[[], keras.Model], Any]] = {
+    "of a loss": (model, scaled_error),
+    "of a model": (Scaling, "mse"),
+    "of an activation": (partial(model, activation=scaled_tanh), "mse"),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("name", OWN_CODE)
 def test_code_that_no_description_states_is_a_part_of_the_run(
-    loss: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    make, loss = OWN_CODE[name]
+
     def run(epochs: int) -> list[float]:
         keras.utils.set_random_seed(1)
-        network = Scaling() if loss == "mse" else model()
+        network = make()
         network(X[:1])
         return trained(network, tmp_path / "run", loss=loss, epochs=epochs)
 

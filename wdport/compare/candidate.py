@@ -33,8 +33,6 @@ from wdport.keras_runtime import exact_float64, layers_by_path, variable_values,
 from wdport.mapping.rows import Table
 from wdport.model import Array, KerasModel, Signature
 
-"""Where a Python function of a traced program is in memory."""
-
 
 class PlainUse:
     """The plain call of a float64 ``model`` on the first inputs, traced now.

@@ -42,7 +42,7 @@ class Tested:
 
 
 class Verdicts:
-    """Verdicts under one policy; every pair is run once, and its verdict or its error is cached."""
+    """Verdicts under one policy; a pair is run once, or again if a file changes, and its verdict or error is cached."""
 
     def __init__(self, policy: PathText | None, canaries: bool = True) -> None:
         self.policy, self.canaries = policy, canaries

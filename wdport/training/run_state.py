@@ -261,8 +261,11 @@ class RunState:
     def _has_own_code(self) -> bool:
         """Whether the network or the loss has code of the user's, which no description states."""
         network = self.model.network
-        modules = {type(layer).__module__.partition(".")[0] for layer in (network, *layers_by_path(network).values())}
-        return self.model.own_loss or not modules <= {"keras", "wdport"}
+        objects = [network]
+        for layer in layers_by_path(network).values():
+            functions = ("activation", "recurrent_activation", "function")
+            objects += [layer, *(vars(layer).get(name) or layer for name in functions)]
+        return self.model.own_loss or not {part.__module__.partition(".")[0] for part in objects} <= {"keras", "wdport"}
 
     @cached_property
     def _code(self) -> str:
