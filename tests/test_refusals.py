@@ -62,8 +62,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "all samples for validation": (lambda: wdport.train(None, "good.npy", "run", validation_split=1.0),
                                    "validation_split: invalid value 1.0; give a number from 0 and below 1"),
-    "samples of text": (lambda: arrays_of(np.array(["a"]), "float32", None, None), "data: are not an array of numbers"),
-    "samples of another format": (lambda: arrays_of("a.csv", "float32", None, None), "a.csv: is not an .npy file"),
+    "samples of text": (lambda: arrays_of(np.array(["a"]), "float32", None, None, {"x": True}),
+                        "data: are not an array of numbers"),
+    "samples of another format": (lambda: arrays_of("a.csv", "float32", None, None, {"x": True}),
+                                  "a.csv: is not an .npy file"),
 }  # fmt: skip
 
 

@@ -32,7 +32,7 @@ def read(folder: Path, text: str) -> Policy:
 
 
 def test_a_whole_file(tmp_path: Path) -> None:
-    policy = read(tmp_path, WHOLE)
+    policy = read(tmp_path, f"\ufeff{WHOLE}")  # a byte-order mark, as editors on Windows write
     assert policy.source.endswith("parity.toml")
     assert [(each.name, each.value, each.default) for each in policy.bounds] == [
         ("logic", 1e-9, LOGIC),

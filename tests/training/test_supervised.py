@@ -17,7 +17,10 @@ import torch
 from torch import nn
 
 import wdport
+from tests.command import Cli
 from tests.families.masked_lm import make as eurobert
+from tests.families.test_custom import files
+from tests.families.toys import nets
 from wdport.errors import UsageError
 from wdport.families.masked_lm.reference import build_reference
 from wdport.keras_runtime import layer_dtype, variables_by_path
@@ -108,11 +111,90 @@ def test_the_mean_of_two_batches_is_the_step_of_one_of_twice_the_size(tmp_path: 
         np.testing.assert_allclose(one, other, rtol=1e-12)
 
 
+def listed(a: Any, m: Any, out: Any) -> Any:
+    return keras.Model([a, m], out)
+
+
+def by_name(a: Any, m: Any, out: Any) -> Any:
+    return keras.Model({"m": m, "a": a}, out)
+
+
+class Called(keras.Model):
+    def __init__(self) -> None:
+        super().__init__()
+        self.out = keras.layers.Dense(3)
+
+    def call(self, a: Any, m: Any, scale: float = 1.0) -> Any:
+        return self.out(scale * a * keras.ops.cast(m, a.dtype))
+
+
+@pytest.mark.parametrize("form", [listed, by_name, None])
+def test_steps_of_a_network_of_several_inputs_are_those_of_keras(form: Any, tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    inputs = {"a": random.normal(size=(12, 4)).astype("float32"), "m": random.random((12, 4)) < 0.6}
+    targets = random.normal(size=(12, 3)).astype("float32")
+    np.savez(tmp_path / "inputs.npz", **inputs)
+
+    def network(form: Any = form) -> Any:
+        keras.utils.set_random_seed(0)
+        if form is None:
+            model = Called()
+            model(*inputs.values())
+            return model
+        a, m = keras.Input((4,), name="a"), keras.Input((4,), name="m", dtype="bool")
+        return form(a, m, keras.layers.Dense(3)(a * keras.ops.cast(m, "float32")))
+
+    plain = network(form or listed)
+    plain.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
+    several = [inputs["m"], inputs["a"]] if form is by_name else [*inputs.values()]
+    expected = plain.fit(inputs if form is by_name else several, targets, batch_size=12, epochs=3, verbose=0).history
+    for number, data in enumerate([several, inputs, tmp_path / "inputs.npz"]):
+        training = wdport.training_model(network(), loss="mse")
+        run = wdport.train(training, data, tmp_path / str(number), targets=targets, batch_size=12, epochs=3,
+                           optimizer=keras.optimizers.SGD(0.1))  # fmt: skip
+        assert run.losses == pytest.approx(expected["loss"], rel=1e-6)
+    refused: list[tuple[str, Any]] = [
+        ("z: is not an input of the model; give arrays", {**inputs, "z": targets}),
+        ("a: is missing|data: have 1 of 2 inputs", {"m": inputs["m"]}),
+        ("have 4 of", [targets] * 4),
+        ("are 5, and there are 12 samples; give one for each", [several[0], several[1][:5]]),
+    ]
+    for message, wrong in refused:
+        with pytest.raises(UsageError, match=f"data: {message}"):
+            wdport.train(training, wrong, tmp_path / "run", targets=targets)
+
+
+def test_the_command_trains_a_users_model_of_several_inputs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    checkpoint, table = files(tmp_path, "shared")
+    wdport.convert(checkpoint, "shared.keras", mapping=table)
+    random = np.random.default_rng(0)
+    x, y, targets = (random.normal(size=(20, 6)).astype("float32") for _ in range(3))
+    np.savez("both.npz", y=y, x=x)
+    np.save("targets.npy", targets)
+    module = nets.shared()
+    module.load_state_dict(torch.load(checkpoint))
+    optimizer, losses = torch.optim.AdamW(module.parameters(), 0.01), []
+    for _ in range(3):
+        loss = nn.functional.mse_loss(module(torch.from_numpy(x), torch.from_numpy(y)), torch.from_numpy(targets))
+        losses.append(float(loss.detach()))
+        optimizer.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        optimizer.step()
+    words = ["train", "both.npz", "--resume", "shared.keras", "--mapping", str(table), "--loss", "mse", "-o", "run"]
+    words += ["--targets", "targets.npy", "--epochs", "3", "--batch-size", "20", "--lr", "0.01"]
+    cli(*words)
+    rows = (tmp_path / "run" / "metrics.csv").read_text().splitlines()[1:]
+    assert [float(row.split(",")[2]) for row in rows] == pytest.approx(losses, rel=1e-5)
+
+
 def test_samples_that_fill_a_batch_do_not_count(tmp_path: Path) -> None:
     model, random = network(), np.random.default_rng(1)
-    inputs, targets = random.normal(size=(5, 4)).astype("float32"), random.integers(0, 3, 5)
+    inputs, targets = random.normal(size=(5, 4)).astype("float32"), random.integers(0, 2, 5).astype(bool)
     logits = model.predict(inputs, verbose=0)
-    expected = float(np.mean(cross_entropy(jnp.asarray(targets), jnp.asarray(logits))))
+    expected = float(np.mean(cross_entropy(jnp.asarray(targets, int), jnp.asarray(logits))))
     still = Adam([{"lr": 0.0, "weight_decay": 0.0}])
     run = wdport.train(wdport.training_model(model, loss="cross_entropy"), inputs, tmp_path / "run", batch_size=4,
                        targets=targets, optimizer=still)  # fmt: skip

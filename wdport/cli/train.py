@@ -19,7 +19,7 @@ from wdport.training.run_folder import FILES, require_run_folder
 def command(request: TrainRequest) -> None:
     """Train a model on DATA: a series, which is cut into windows; a folder of images; or clean states (n, *shape) in an
     .npy file. For a masked language model, DATA is a text (.txt) or tokens (n, L) in an .npy file; with --loss, it is
-    inputs (n, ...) in an .npy file.
+    inputs (n, ...) in an .npy file, or several inputs by name in an .npz file.
 
     Writes model.keras, metrics.csv and the state of the run to a folder. Run the same command again to resume an
     interrupted run; its losses are those of an uninterrupted run. Rejects a folder that contains a run with another

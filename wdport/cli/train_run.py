@@ -24,7 +24,10 @@ from wdport.conversion.convert import convert
 from wdport.conversion.load import load_model, open_converted
 from wdport.conversion.optimizer_file import optimizer_path
 from wdport.conversion.prepare import training_configuration
+from wdport.data.arrays import npy_array
+from wdport.data.numpy_files import WITH_BOOLEANS
 from wdport.data.series import read_series
+from wdport.data.table import data_file
 from wdport.diffusion.process import UNIFORM
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.registry import known_model, own_model
@@ -36,7 +39,6 @@ from wdport.files.locked_folder import RunFolder
 from wdport.generation.prompts import require_words, words_of
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
-from wdport.sampling.api import read_init
 from wdport.training.converted_optimizer import load_optimizer, save_optimizer
 from wdport.training.initial import is_library_configuration
 from wdport.training.model import family_recipe, new_configuration, new_model, recipe_of, training_model
@@ -169,7 +171,8 @@ def _beside(path: str | None) -> Array | None:
     """The array of a file for every sample; raises :class:`InputError` also if a value is not finite."""
     if path is None:
         return None
-    array = read_init(path)
+    with data_file(path) as file:
+        array = npy_array(file, WITH_BOOLEANS)
     require_finite(array, Path(path))
     return array
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import open_regular
-from wdport.data.numpy_files import Arrays, read_array
+from wdport.data.numpy_files import REAL, Arrays, read_array
 from wdport.data.table import ColumnTable, table_of
 from wdport.errors import UsageError, WdportError
 from wdport.model import Array
@@ -35,10 +35,10 @@ def understood(kind: str) -> Iterator[None]:
         raise Fault(f"is not a {kind} file, or is damaged ({lines[0]})", f"write it again as {kind}") from error
 
 
-def npy_array(path: Path) -> Array:
-    """Read the array in an ``.npy`` file; raises :class:`Fault`."""
+def npy_array(path: Path, kinds: str = REAL) -> Array:
+    """Read the array in an ``.npy`` file, with a dtype of these ``kinds``; raises :class:`Fault`."""
     with open_regular(path) as file, understood(".npy"):
-        return read_array(file, os.fstat(file.fileno()).st_size)
+        return read_array(file, os.fstat(file.fileno()).st_size, kinds)
 
 
 def read_npy(path: Path, key: str | None) -> ColumnTable:

@@ -32,25 +32,34 @@ _MAGIC: Final = b"\x93NUMPY"
 Readable = IO[bytes] | Hashed
 
 
-def read_array(file: Readable, size: int, text: bool = False) -> Array:
-    """Read the array of real numbers in ``file``, of ``size`` bytes, or that of texts; raises :class:`Fault`, and
+REAL: Final = "iuf"
+"""Kinds of dtypes of real numbers."""
+
+WITH_BOOLEANS: Final = "iufb"
+WITH_TEXTS: Final = "iufU"
+
+
+def read_array(file: Readable, size: int, kinds: str = REAL) -> Array:
+    """Read the array in ``file``, of ``size`` bytes, with a dtype of these ``kinds``; raises :class:`Fault`, and
     numpy's exceptions."""
-    shape, fortran, dtype, _ = _checked(file, size, text)
+    shape, fortran, dtype, _ = _checked(file, size, kinds)
     # Filled by hand, since numpy.fromfile reads from real files only, and a member of an archive is none.
     flat = np.empty(prod(shape), dtype)
     _fill(flat.view(np.uint8), file)
+    if dtype.kind == "b" and flat.view(np.uint8).max(initial=0) > 1:
+        raise ValueError("a boolean is neither 0 nor 1")
     return flat.reshape(shape, order="F" if fortran else "C")
 
 
-def map_array(file: IO[bytes], size: int) -> Array:
+def map_array(file: IO[bytes], size: int, kinds: str = REAL) -> Array:
     """The same without reading it: pages are read from the file when they are needed. Empty arrays are refused."""
-    shape, fortran, dtype, start = _checked(file, size)
+    shape, fortran, dtype, start = _checked(file, size, kinds)
     if not prod(shape):
         raise ValueError("the array is empty")
     return np.memmap(file, dtype, "r", start, shape, "F" if fortran else "C")
 
 
-def _checked(file: Readable, size: int, text: bool = False) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
+def _checked(file: Readable, size: int, kinds: str) -> tuple[tuple[int, ...], bool, np.dtype[Any], int]:
     """Shape, order and dtype that a file declares, and where the data begin."""
     head = file.read(8)
     if head[:6] != _MAGIC:
@@ -66,7 +75,7 @@ def _checked(file: Readable, size: int, text: bool = False) -> tuple[tuple[int, 
     # Unpickling could run code.
     if dtype.hasobject:
         raise ValueError("Object arrays cannot be loaded when allow_pickle=False")
-    if not (text and dtype.kind == "U"):
+    if dtype.kind not in kinds:
         require_real(dtype)
     # Compared before memory is allocated.
     room = size - len(header)
@@ -139,14 +148,15 @@ class Arrays(Mapping[str, Array]):
         return len(self._members)
 
     def __getitem__(self, name: str) -> Array:
-        return self._read(name)
+        return self.read(name)
 
     def texts(self, name: str) -> list[str]:
         """The texts of an array; none if it holds numbers."""
-        array = self._read(name, text=True)
+        array = self.read(name, WITH_TEXTS)
         return [str(text) for text in array.ravel()] if array.dtype.kind == "U" else []
 
-    def _read(self, name: str, text: bool = False) -> Array:
+    def read(self, name: str, kinds: str = REAL) -> Array:
+        """An array with a dtype of these ``kinds``; raises as :func:`read_array` does."""
         member = self._members[name]
         if not member.filename.endswith(".npy"):
             raise Fault("its member is not an array", _FIX, name)
@@ -155,7 +165,7 @@ class Arrays(Mapping[str, Array]):
             raise Fault(what, "save it uncompressed, or only the part that is needed", name)
         with self._archive.open(member) as opened:
             file = Hashed(opened)
-            array = read_array(file, member.file_size, text)
+            array = read_array(file, member.file_size, kinds)
             file.read(1)  # at the end of a member its CRC is compared
             file.require(self._digests.get(member.filename), name)
             return array

@@ -27,9 +27,9 @@ from wdport.mapping.strict_yaml import nodes_of, read_yaml
 from wdport.model import MASK_RATE, MAX_SPAN, Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
 from wdport.options import require_number, require_within
 from wdport.training.initial import convert_initial_model, is_library_configuration
-from wdport.training.network_training import Data, NetworkTraining, pair_of
+from wdport.training.network_training import NetworkTraining, pair_of
 from wdport.training.supervised import LOSSES, LossFunction, MaskedTraining, SupervisedTraining
-from wdport.training.training_data import StateSource, source_of
+from wdport.training.training_data import Data, StateSource, source_of
 
 
 @keras.saving.register_keras_serializable("wdport")
@@ -102,7 +102,7 @@ def training_model(
     masked language model is the cross-entropy of masked tokens.
 
     Args:
-        model: a converted model, from :func:`wdport.load_model`; with ``loss``, any Keras model of one input.
+        model: a converted model, from :func:`wdport.load_model`; with ``loss``, any Keras model.
         loss: "mse", "cross_entropy" of logits in the last axis, ``module:function``, or a function of targets and
             outputs (B, ...) that returns losses (B, ...).
         energy: weight of an energy term: the difference of the sums of squares, by part and feature.

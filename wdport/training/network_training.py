@@ -14,7 +14,6 @@ import keras
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.data.series import Series
 from wdport.devices import LostProcess
 from wdport.errors import UsageError
 from wdport.jax_settings import narrow_run, weakly
@@ -22,9 +21,7 @@ from wdport.keras_runtime import seed_dropout
 from wdport.model import Array, KerasModel
 from wdport.nets.boundary import compile_options, gradients_once
 from wdport.training.placement import Placement, placement_of_distribution
-from wdport.training.training_data import StateSource
-
-Data = Array | Series | str | PathLike[str]
+from wdport.training.training_data import Data, StateSource
 
 
 def step_options(dtype: str) -> dict[str, Any]:

@@ -29,12 +29,12 @@ from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.torch_like import TorchOptimizer, last_rate
 from wdport.options import COUNT, require_number, require_within
 from wdport.training.model import family_recipe, training_model
-from wdport.training.network_training import Data, NetworkTraining
+from wdport.training.network_training import NetworkTraining
 from wdport.training.placement import KEPT, placement_of
 from wdport.training.recipe import optimizer_of, require_step
 from wdport.training.run_folder import Events, run_folder
 from wdport.training.run_state import RunState, Saves
-from wdport.training.training_data import TrainingBatches, split
+from wdport.training.training_data import Data, TrainingBatches, split
 
 Report = Callable[[int, int, Callable[[], float]], None]
 """Called with the steps done, all steps, and a function that waits for the device and returns the epoch's mean loss so
@@ -118,7 +118,8 @@ def train(
         model: from :func:`wdport.load_model`, or from :func:`wdport.training_model` for another objective than the
             family's.
         data: a data file or a series, whose windows are transformed on the device, or clean states (n, *shape); a
-            folder of images; tokens (n, L) for a masked language model; inputs (n, ...) for a model with ``targets``.
+            folder of images; tokens (n, L) for a masked language model; inputs (n, ...) for a model with ``targets``,
+            several of them as a list, a dictionary or an ``.npz`` file by their names.
         folder: folder for the state, and for ``metrics.csv`` with the losses of every epoch.
         epochs: total epochs; by default the recipe's, or 1.
         batch_size: states per step; by default the recipe's, or 32.

@@ -301,7 +301,7 @@ class RunState:
         self.begins = begins
         source = self.batches.source
         return {"dtype": self.model.network.dtype_policy.name, **self.settings(), **begins,
-                "data": _digest(source.condition, source.hashed.copy())}  # fmt: skip
+                "data": _digest([source.condition, *source.others], source.hashed.copy())}  # fmt: skip
 
     def alike(self, epochs: int, save_every: int | None) -> dict[str, object]:
         """What all processes of a run must have in common."""
@@ -383,7 +383,7 @@ class RunState:
         # All of a streamed data set would have to be read for a digest.
         source = self.batches.source
         some = source.feed(np.linspace(0, source.count - 1, 64).astype(np.int64))
-        return [source.held, some, source.condition]
+        return [source.held, some, source.condition, *source.others]
 
 
 @jax.jit

@@ -11,13 +11,16 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.compare.probe import model_arguments
 from wdport.errors import UsageError, printable
+from wdport.families.registry import known_model
 from wdport.families.user_functions import find_function
+from wdport.keras_runtime import call_names
 from wdport.model import Array, KerasModel, Vocabulary
 from wdport.random_bits import one_loop
 from wdport.recorder import one_line
-from wdport.training.network_training import Data, NetworkTraining, pair_of, refusal
-from wdport.training.training_data import StateSource, arrays_of
+from wdport.training.network_training import NetworkTraining, pair_of, refusal
+from wdport.training.training_data import Data, StateSource, arrays_of
 
 LossFunction = Callable[[Any, Any], Any]
 """Takes targets and outputs (B, ...), and returns losses (B, ...)."""
@@ -54,7 +57,7 @@ class SummedTraining(NetworkTraining):
 
 
 class SupervisedTraining(SummedTraining):
-    """Trains a network of one input: ``fit`` takes pairs of inputs (N, ...) and targets (N, ...)."""
+    """``fit`` takes pairs of inputs (N, ...), an array or a structure of them, and targets (N, ...)."""
 
     beside: ClassVar[str] = "targets"
 
@@ -67,7 +70,7 @@ class SupervisedTraining(SummedTraining):
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The losses of every sample, see :class:`SummedTraining`."""
         samples, targets = pair_of(inputs, "inputs", "targets")
-        outputs = self.network(samples, training=training)
+        outputs = self.network(*self._arguments(samples), training=training)
         losses = jnp.asarray(self._sample_losses(jnp.asarray(targets), outputs), self.variable_dtype)
         sums = losses.reshape(len(losses), -1).mean(axis=1)
         sample_losses = {"sum": sums, "count": jnp.ones_like(sums)}
@@ -75,6 +78,10 @@ class SupervisedTraining(SummedTraining):
             hits = jnp.argmax(outputs, axis=-1) == targets
             sample_losses["hits"] = hits.reshape(len(losses), -1).mean(axis=1, dtype=sums.dtype)
         return self.penalized(sample_losses)
+
+    def _arguments(self, samples: Any) -> tuple[Any, ...]:
+        """Arguments of the network's call."""
+        return model_arguments(self.network, samples) if isinstance(samples, (list, tuple)) else (samples,)
 
     def _sample_losses(self, targets: Tensor, outputs: Any) -> Any:
         """The losses (B, ...) of a batch; raises :class:`UsageError` for a function that does not return them."""
@@ -99,7 +106,7 @@ class SupervisedTraining(SummedTraining):
     def source(self, data: Data, stream: bool | None, beside: Array | None, transform: str | None) -> StateSource:
         """See :meth:`NetworkTraining.source`; ``beside`` are the targets."""
         require_none(transform)
-        source = arrays_of(data, self.variable_dtype, stream, beside)
+        source = arrays_of(data, self.variable_dtype, stream, beside, input_names(self.network))
         if source.condition is None:
             raise UsageError("targets", f"are missing, and {self.loss_name} needs them", "give those of all samples")
         self._require_fit(source.feed(np.zeros(1, np.int32)), source)
@@ -110,9 +117,10 @@ class SupervisedTraining(SummedTraining):
         targets = source.condition
         assert targets is not None
         sample = jax.eval_shape(source.take, source.held, fed)
+        others = [jax.ShapeDtypeStruct((1, *array.shape[1:]), array.dtype) for array in source.others]
         try:
             # Not a plain call, in which layers with dropout would keep values of the tracing.
-            output: Any = jax.eval_shape(self._network_output, sample)
+            output: Any = jax.eval_shape(self._network_output, [sample, *others] if others else sample)
         except Exception as error:  # Keras has no class of its own for them
             expected = getattr(self.network, "input_shape", None)
             if isinstance(expected, tuple) and not _fits(sample.shape, expected):
@@ -139,14 +147,27 @@ class SupervisedTraining(SummedTraining):
         if not self.own_loss and not hasattr(outputs, "shape"):
             raise refusal("loss", f"{self.loss_name} is for a model of one output", "give a function")
 
-    def _network_output(self, samples: Tensor) -> Any:
+    def _network_output(self, samples: Any) -> Any:
         variables = ([variable.value for variable in group]
                      for group in (self.network.trainable_variables, self.network.non_trainable_variables))  # fmt: skip
         mode = {"training": False} if self.network._call_has_training_arg else {}
-        return self.network.stateless_call(*variables, samples, **mode)[0]
+        return self.network.stateless_call(*variables, *self._arguments(samples), **mode)[0]
 
     def settings(self) -> dict[str, Any]:
         return {"loss": self.loss_name}
+
+
+def input_names(network: KerasModel) -> dict[str, bool]:
+    """The names of a network's inputs, and whether it needs them: those of its mapping table, of its symbolic inputs,
+    or of its ``call``."""
+    if (registration := known_model(network)) is not None:
+        family: Any = registration[0]
+        return {port.name: not port.optional for port in family.signature(registration[1]).inputs}
+    struct = getattr(network, "_inputs_struct", None)
+    if struct is not None:
+        return dict.fromkeys(struct if isinstance(struct, dict) else (tensor.name for tensor in network.inputs), True)
+    # Which of them have defaults, a call shows.
+    return {name: index == 0 for index, name in enumerate(call_names(network)) if name not in ("training", "mask")}
 
 
 def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
@@ -233,7 +254,7 @@ class MaskedTraining(SummedTraining):
     def source(self, data: Data, stream: bool | None, beside: Array | None, transform: str | None) -> StateSource:
         """See :meth:`NetworkTraining.source`; ``data`` are tokens (n, L)."""
         require_none(transform)
-        source = arrays_of(data, self.variable_dtype, stream, None)
+        source = arrays_of(data, self.variable_dtype, stream, None, {"tokens": True})
         tokens = source.data
         size = self.vocabulary.size
         if tokens.ndim != 2 or tokens.dtype.kind not in "iu" or tokens.min() < 0 or tokens.max() >= size:

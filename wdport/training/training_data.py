@@ -4,7 +4,7 @@ their batches, as the data set that ``fit`` reads."""
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,9 +20,9 @@ import numpy as np
 from jax import Array as Tensor
 
 from wdport.checkpoint.faults import Fault
-from wdport.data.arrays import understood
+from wdport.data.arrays import opened_npz, understood
 from wdport.data.images import read_images
-from wdport.data.numpy_files import map_array, read_array
+from wdport.data.numpy_files import WITH_BOOLEANS, map_array, read_array
 from wdport.data.samples_reader import has_windows
 from wdport.data.series import Series, series_of
 from wdport.data.statistics import Statistics
@@ -31,6 +31,9 @@ from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, ZSCORE, windows_of
 from wdport.errors import InputError, UsageError
 from wdport.model import Array, Condition, Decoding, Diffused, Windowed
 from wdport.training.placement import Placement
+
+Data = Array | Series | str | PathLike[str] | Sequence[Array] | Mapping[str, Array]
+"""What a model is trained on: see :func:`wdport.train`."""
 
 SHARE: Final = 0.25
 """Share of a device's memory; larger data are streamed."""
@@ -52,8 +55,8 @@ class StateSource:
 
     ``decoding`` encodes windows (N, F) in standard units as states; without one, the data are states. ``streamed`` data
     are in the host's memory or in a file, and every batch is read when it is needed. ``dtype`` is that of the device,
-    ``condition`` (count, ...) that of every state; None if the network is trained without one. ``where`` is the file
-    of the data, if they are from one.
+    ``condition`` (count, ...) that of every state; None if the network is trained without one. ``others`` are further
+    inputs (count, ...) of a network of several. ``where`` is the file of the data, if they are from one.
     """
 
     data: Array
@@ -63,6 +66,7 @@ class StateSource:
     streamed: bool = False
     condition: Array | None = None
     where: str | Path = "data"
+    others: tuple[Array, ...] = ()
 
     @property
     def held(self) -> Array:
@@ -117,7 +121,7 @@ def add_values(digest: Any, array: Array) -> None:
 
 
 def source_of(
-    data: Array | Series | str | PathLike[str],
+    data: Data,
     about: Diffused,
     dtype: str,
     stream: bool | None = None,
@@ -148,7 +152,7 @@ def source_of(
 
 
 def _source(
-    data: Array | Series | str | PathLike[str], about: Diffused, dtype: str, stream: bool | None, transform: str | None
+    data: Data, about: Diffused, dtype: str, stream: bool | None, transform: str | None
 ) -> tuple[StateSource, Array | None]:
     """The states, and their condition if it follows from the data."""
     decoding = about.decoding
@@ -165,6 +169,8 @@ def _source(
         if data.shape[1:] == about.shape and about.shape != decoding.shape:
             return _states(data, about, dtype, stream, where), None
         return _windows(data, decoding, about.windowed, dtype, stream, where), None
+    if isinstance(data, Mapping):
+        raise UsageError("data", f"is a {type(data).__name__}", "give a file, an array or a Series")
     data_series = series_of(data)
     _require_own(transform, about.windowed, decoding)
     if about.windowed is not None:
@@ -286,37 +292,59 @@ def _arrays(path: str | PathLike[str], stream: bool | None) -> Array:
     """The array of an ``.npy`` file, mapped if it is streamed."""
     with data_file(path) as file, open(file, "rb") as opened, understood(".npy"):
         size = file.stat().st_size
-        array: Array = (map_array if _streams(size, stream) else read_array)(opened, size)
+        array: Array = (map_array if _streams(size, stream) else read_array)(opened, size, WITH_BOOLEANS)
         return array
 
 
-def arrays_of(data: object, dtype: str, stream: bool | None, beside: Array | None) -> StateSource:
-    """An array (n, ...) or an ``.npy`` file of samples, with other arrays ``beside`` them; whole numbers stay so.
+def arrays_of(
+    data: object, dtype: str, stream: bool | None, targets: Array | None, names: Mapping[str, bool]
+) -> StateSource:
+    """Samples with their ``targets``: an array (n, ...) or an ``.npy`` file; for a network of several inputs, a list of
+    arrays, or a dictionary or an ``.npz`` file of them by name. Whole numbers stay so.
+
+    ``names`` are those of the network's inputs, and whether it needs them.
 
     Raises :class:`UsageError` for other data, and :class:`InputError` for a file that cannot be read or is not finite.
     """
-    fix = "give an array (n, ...) or an .npy file"
+    several = f"arrays (n, ...) of {', '.join(names)}, or an .npz file of them"
+    fix = f"give {several if len(names) > 1 else 'an array (n, ...) or an .npy file'}"
     where = Path(data) if isinstance(data, (str, PathLike)) else "data"
-    if isinstance(data, (str, PathLike)):
-        if Path(data).suffix != ".npy":
-            raise UsageError(Path(data), "is not an .npy file", fix)
-        data = _arrays(data, stream)
-    for name, array in (("data", data), ("targets", beside)):
-        if array is None and name == "targets":
-            continue
-        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu" or not array.ndim:
+    if isinstance(where, Path):
+        if where.suffix != ".npy" and (where.suffix != ".npz" or len(names) < 2):
+            raise UsageError(where, f"is not an {'.npy' if len(names) < 2 else '.npz'} file", fix)
+        data = _arrays(where, stream) if where.suffix == ".npy" else _members(where)
+    if isinstance(data, Mapping):
+        first = list(names)[: len(data)]  # only inputs at the end can be left out
+        if wrong := sorted(set(data) - set(names)) or [name for name in first if name not in data]:
+            what = "is missing" if wrong[0] in names else "is not an input of the model"
+            raise UsageError((where, wrong[0]), what, fix)
+        data = [data[name] for name in names if name in data]
+    inputs: list[Any] = list(data) if isinstance(data, (list, tuple)) else [data]
+    if not sum(names.values()) <= len(inputs) <= len(names):
+        raise UsageError(where, f"{_has(where)} {len(inputs)} of {len(names)} inputs of the model", fix)
+    arrays = [("data", array) for array in inputs] + ([] if targets is None else [("targets", targets)])
+    for name, array in arrays:
+        if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub" or not array.ndim:
             raise UsageError(name, "are not an array of numbers", fix)
         if not len(array):
             raise UsageError(name, f"are empty, of shape {array.shape}", fix)
-        if name == "targets":
-            require_finite(array, name)
-    assert isinstance(data, np.ndarray)
-    if beside is not None and len(beside) != len(data):
-        raise UsageError("targets", f"are {len(beside)}, and there are {len(data)} samples", "give one for each")
-    if beside is not None:
-        beside = beside.astype(dtype if beside.dtype.kind == "f" else np.int32)
-    source = _rows_of(data, dtype if data.dtype.kind == "f" else "int32", stream, where=where)
-    return source if beside is None else replace(source, condition=beside)
+        if len(array) != len(inputs[0]):
+            raise UsageError(name, f"are {len(array)}, and there are {len(inputs[0])} samples", "give one for each")
+
+    dtypes = [{"f": dtype, "b": "bool"}.get(array.dtype.kind, "int32") for array in inputs]
+    source = _rows_of(inputs[0], dtypes[0], stream, where=where)
+    for array in inputs[1:]:
+        require_finite(array, where)
+    if targets is not None:
+        require_finite(targets, "targets")
+        targets = targets.astype(dtype if targets.dtype.kind == "f" else np.int32)
+    others = (array.astype(kind) for array, kind in zip(inputs[1:], dtypes[1:], strict=True))
+    return replace(source, condition=targets, others=tuple(others))
+
+
+def _members(path: Path) -> dict[str, Array]:
+    with data_file(path) as file, opened_npz(file) as arrays:
+        return {name: arrays.read(name, WITH_BOOLEANS) for name in arrays.files}
 
 
 def _images(folder: Path, about: Diffused, dtype: str, stream: bool | None) -> tuple[StateSource, Array | None]:
@@ -405,6 +433,8 @@ class TrainingBatches(keras.utils.PyDataset):
         first = (self.skipped + index) * self.batch_size
         numbers = self._numbers[first : first + self.batch_size]
         inputs: Any = self._take(self._held, self.placement.batch(numbers, self.source.feed))
+        if others := self.source.others:
+            inputs = (inputs, *(self.placement.batch(numbers, array.__getitem__) for array in others))
         if (condition := self.source.condition) is not None:
             inputs = inputs, self.placement.batch(numbers, condition.__getitem__)
         weights = self.placement.batch(self._weights[first : first + self.batch_size], np.asarray)

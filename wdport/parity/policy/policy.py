@@ -205,7 +205,7 @@ def _load(file: Path) -> dict[str, object]:
     data = read_option(file, MAX_POLICY_BYTES, "give the policy file")
     _require_flat(file, data)
     try:
-        return tomllib.loads(data.decode("utf-8"))
+        return tomllib.loads(data.decode("utf-8-sig"))
     except UnicodeDecodeError:
         raise InputError(file, "is not UTF-8", "save the file as UTF-8") from None
     # tomllib calls itself for nested arrays and tables.
