@@ -286,3 +286,20 @@ def test_weights_of_the_moment_when_a_model_is_built_are_a_cause(project: Path, 
     (project / "suggested_twin.py").write_text(TIED_TWIN.replace("words(x, reverse=True)", frozen))
     said = cli("map", "suggest", *BOTH, *TIED, code=4).out
     assert "probably: matmul uses words/embeddings as it was when the model was built; compute it in" in said
+
+
+LOOP_TWIN = """
+from keras import Input, Model, layers
+
+
+def build():
+    x = Input((6, 5))
+    return Model(x, layers.RNN([layers.LSTMCell(7), layers.LSTMCell(7)], return_sequences=True)(x))
+"""
+
+
+def test_cells_in_a_loop_are_a_cause(project: Path, cli: Cli) -> None:
+    (project / "suggested_net.py").write_text("from torch.nn import LSTM\n\n\ndef build():\n    return LSTM(5, 7, 2)\n")
+    (project / "suggested_twin.py").write_text(LOOP_TWIN)
+    said = cli("map", "suggest", *BOTH, "--input", "x: b 6 5", code=4).out
+    assert "probably: its cells run in a loop of Keras" in said

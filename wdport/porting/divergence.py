@@ -13,6 +13,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
+import keras
 import numpy as np
 
 from wdport.compare.calls import Call, layer_of
@@ -373,6 +374,9 @@ def _wrong_input(state: _SearchState, event: InputCall) -> Divergence:
 def _misfit_settings(state: _SearchState, event: InputCall) -> list[str]:
     """Settings due to which a layer's variables do not fit the module with the same input."""
     layer, prints = state.side.layers.get(event.path), [Print(array) for array in event.inputs]
+    if type(layer) is keras.layers.RNN:
+        return ["its cells run in a loop of Keras, where no call is seen: write one keras.layers.LSTM, GRU or "
+                "SimpleRNN for each layer instead"]  # fmt: skip
     for unit in state.units if layer is not None else ():
         if unit.module is not None and unit.call_with(prints) is not None:
             for kind in possible(unit, layer):
