@@ -295,6 +295,13 @@ class Function:
     call: Callable[..., Sequence[jax.Array]]
 
 
+PIXELS: Final = "from 0 to 1"
+"""The units of decoded images."""
+
+LARGEST_PIXEL: Final = 2.0
+"""Pixels from -1 to 1 that are beyond it have another scale, such as 0 to 255; resizing makes a little more than 1."""
+
+
 @dataclass(frozen=True)
 class Coded:
     """What encoding and decoding need to know about a configuration.

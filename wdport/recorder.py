@@ -2018,17 +2018,18 @@ def record_file(
     arguments: Mapping[str, object] | None = None,
     only: Callable[[str], bool] | None = None,
     spare: Collection[str] = (),
+    carried: Collection[str] = (),
 ) -> Index:
     """Record ``module:factory`` with this checkpoint to ``output``; returns the file's index without its cases.
 
     ``key`` is the dotted key of the state_dict if the file holds several; ``leave_out`` are patterns of modules not to
     record, ``only`` selects those to record; ``inputs`` are the model's, unless its factory returns ``make_inputs``;
-    ``keep`` are patterns of tensors whose values are stored as well as their hashes; ``tensors``, ``arguments`` and
-    ``spare`` are as for :func:`build`. Raises :class:`Refusal`.
+    ``keep`` are patterns of tensors whose values are stored as well as their hashes; ``tensors``, ``arguments``,
+    ``spare`` and ``carried`` are as for :func:`build`. Raises :class:`Refusal`.
     """
     digest = _file_digest(checkpoint)
     say("building the model in float32 and in float64")
-    subject = build(target, checkpoint, key, tensors, arguments, spare)
+    subject = build(target, checkpoint, key, tensors, arguments, spare, carried)
     names = [n for n in module_names(subject.modules["float64"])
              if not any(fnmatchcase(n, p) for p in leave_out) and (only is None or only(n))]  # fmt: skip
     index = {

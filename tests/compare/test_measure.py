@@ -46,6 +46,8 @@ def test_float32_share() -> None:
     assert float32_share(exact) < 0.01
     assert float32_share(exact.astype(np.float32).astype(np.float64)) == 1.0
     assert float32_share(np.array([0.0, 1.0, -1.0])) == 0.0
+    assert float32_share(np.rint(100.0 * exact)) == 0.0  # as rounding makes them
+    assert float32_share((1e9 * exact).astype(np.float32).astype(np.float64)) == 1.0
     bias = np.float64(np.float32([0.1, 0.2]))
     assert float32_share(np.concatenate([exact[:8], *[bias] * 99])) == 0.2
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+import importlib
 import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -202,3 +204,75 @@ def test_a_missing_manifest_is_said(folder: Path, tmp_path: Path, cli: Cli) -> N
     output = tmp_path / "out.keras"
     output.write_bytes((folder / "out.keras").read_bytes())
     assert "out.keras.wdport.json is missing; the file holds the same" in cli("inspect", output).out
+
+
+STEPS_NET = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 3)
+        self.register_buffer("scale", torch.tensor([1.0, 2.0, 5.0]) / 3)
+
+    def forward(self, x):
+        return self.fc(x) * self.scale
+
+
+build = Net
+"""
+STEPS_TWIN = """
+import keras
+
+
+class Net(keras.Model):
+    def __init__(self):
+        super().__init__()
+        self.fc = keras.layers.Dense(3)
+        self.scale = self.add_weight(shape=(3,), name="scale", trainable=False)
+
+    def call(self, x):
+        return self.fc(x) * self.scale
+
+
+def build():
+    model = Net()
+    model(keras.ops.zeros((1, 12, 4)))
+    return model
+"""
+STEPS_TABLE = """
+format: 2
+torch: steps_net:build
+keras: steps_twin:build
+inputs: ["x: b n={size} 4"]
+layers:
+  - {{torch: fc, keras: fc, kind: linear}}
+tensors:
+  - {{torch: scale, keras: scale, rule: identity}}
+"""
+
+
+def test_sizes_that_a_recording_lacks_and_a_buffer_that_the_port_holds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cli: Cli
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    for name, text in (("net", STEPS_NET), ("twin", STEPS_TWIN)):
+        Path(f"steps_{name}.py").write_text(text)
+    for name, size in (("one", "12"), ("range", "12..40")):
+        Path(f"{name}.yaml").write_text(STEPS_TABLE.format(size=size))
+    importlib.invalidate_caches()
+    net: Any = importlib.import_module("steps_net")
+    module = net.build()
+    torch.save(module.state_dict(), "a.pt")
+    cli("convert", "a.pt", "--mapping", "one.yaml", "-o", "a.keras")
+    for name in ("one", "range"):
+        cli("record", "a.pt", "--mapping", f"{name}.yaml", "-o", f"{name}.npz")
+    other = "the port takes other sizes of n of x than the recorded 12, which are not compared"
+    # The table in float64 is not the port's, which is the checkpoint's rounded one.
+    assert other in cli(*against(Path("a.keras"), Path("one.npz"), Path("one.yaml"))).out
+    assert other not in cli(*against(Path("a.keras"), Path("range.npz"), Path("range.yaml"))).out
+    refused = cli(*against(Path("a.keras"), Path("one.npz"), Path("range.yaml")), code=6).err
+    assert "one.npz: has no x with n = 40, which the table states; record it again" in refused

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from wdport.errors import InputError
 from wdport.limits import MAX_MESSAGE_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH
-from wdport.mapping.strict_yaml import load_yaml
+from wdport.mapping.strict_yaml import load_yaml, read_yaml
 
 BAD: dict[str, tuple[bytes, str, str]] = {
     "latin-1": (b"a: b\nc: caf\xe9\n", "line 2", "not UTF-8"),
@@ -94,6 +95,15 @@ def test_nesting_may_be_as_deep_as_the_limit_and_no_deeper() -> None:
     assert "nested deeper" in refused(b"[" * (MAX_TABLE_DEPTH + 1) + b"]" * (MAX_TABLE_DEPTH + 1))
     flat = b"[" + b"[]," * 100 + b"]"
     assert load_yaml(flat, "table.yaml").plain() == [[]] * 100
+
+
+def test_a_json_file_is_read_as_json(tmp_path: Path) -> None:
+    file = tmp_path / "config.json"
+    file.write_text('{"norm_eps": 1e-05, "on": [true, null, "1e5"]}')
+    assert read_yaml(file, "").plain() == {"norm_eps": 1e-05, "on": [True, None, "1e5"]}
+    file.write_text('{"a": 1, "a": 2}')
+    with pytest.raises(InputError, match=r"config\.json: duplicate key 'a' in its JSON"):
+        read_yaml(file, "")
 
 
 def test_every_value_has_its_line() -> None:

@@ -33,7 +33,7 @@ _ENDINGS: Final[tuple[tuple[str, str], ...]] = (
     (".bin", ".bin.index.json"),
 )
 _SHARD: Final = re.compile(r"-\d+-of-\d+\.(safetensors|bin)$")
-_WITHOUT: Final = "correct it, or give the path of the weights file, which is read without it"
+_FIX: Final = "correct it, or move it away from the weights"
 _MOST_FILES: Final = 100_000
 _MOST_PARTS: Final = 100
 _SHOWN: Final = 4
@@ -129,13 +129,13 @@ def read_config(path: Path, finite: bool = True) -> dict[str, object]:
 
 def _read_config(source: Source, name: str, finite: bool = True) -> dict[str, object]:
     if source.size > MAX_CONFIG_BYTES:
-        raise Fault(f"has {source.size} bytes (at most {MAX_CONFIG_BYTES} are read)", _WITHOUT)
+        raise Fault(f"has {source.size} bytes (at most {MAX_CONFIG_BYTES} are read)", _FIX)
     try:
         config = strict_json(source.read(0, source.size), name, finite)
         require_shallow(config, name)
     except Fault as fault:
         # The weights can be read without the configuration, so a damaged one need not stop the user.
-        fault.fix = _WITHOUT
+        fault.fix = _FIX
         raise
     return config
 

@@ -22,6 +22,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.model_target import Target, file_target
 from wdport.files.sealed_archive import sealed_archive
+from wdport.model import LARGEST_PIXEL
 from wdport.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
 
 if TYPE_CHECKING:
@@ -30,9 +31,6 @@ if TYPE_CHECKING:
 
 DTYPES = ("float32", "bfloat16")
 LATENTS = (".npz", ".npy")
-
-LARGEST = 2.0
-"""Values beyond it are of another scale, such as 0 to 255; a little more than 1 is what resizing makes."""
 
 FPS = 16.0
 """Frames per second of Wan's own videos."""
@@ -108,7 +106,7 @@ def encode(request: EncodeRequest) -> None:
             array = array / 127.5 - 1.0
         elif array.dtype.kind != "f":
             raise UsageError(video, f"holds {array.dtype}", "give floating-point values from -1 to 1, or bytes (uint8)")
-        elif (largest := float(np.abs(array).max())) > LARGEST:
+        elif (largest := float(np.abs(array).max())) > LARGEST_PIXEL:
             what = f"has values up to {largest:.3g}, and the model takes -1 to 1"
             raise UsageError(video, what, "scale them, or give bytes (uint8)")
 
@@ -132,7 +130,7 @@ def decode(request: DecodeRequest) -> None:
 
     Frames are written as they are decoded, so memory use does not depend on the number of frames.
     """
-    from wdport.files.animation import BYTES, require_frames, video_target, write_video
+    from wdport.files.animation import BYTES, gif_speed, require_frames, video_target, write_video
 
     latents = request.latents
     path = request.output or latents.with_name(f"{latents.stem}.video.npy")
@@ -157,7 +155,8 @@ def decode(request: DecodeRequest) -> None:
             write_video(target, shape, parts, fps)
             return array.shape, shape
 
-        return work, {"values": values, "truncated": request.truncate, "fps": fps if played else None}
+        speed = round(gif_speed(fps), 3) if target.format == "gif" else fps
+        return work, {"values": values, "truncated": request.truncate, "fps": speed if played else None}
 
     _run(request, "decode", latents, ("latents", "mean"), partial(video_target, path), plan)
 

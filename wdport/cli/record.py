@@ -114,7 +114,7 @@ def _recorder_arguments(
     model = recordable(checkpoint, mapping, key=key, reference=reference, inputs=inputs)
     return {"target": model.reference, "inputs": model.inputs, "tensors": model.tensors, "arguments": model.arguments,
             "keep": [escape(name) for name in model.calculated], "only": model.is_tapped, "notes": model.notes,
-            "spare": model.spare}  # fmt: skip
+            "spare": model.spare, "carried": model.carried}  # fmt: skip
 
 
 def _known_inputs(checkpoint: str, key: str | None) -> tuple[Input, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import hypot, inf, isfinite
+from typing import Final
 
 import numpy as np
 
@@ -86,9 +87,13 @@ def largest_error(differences: Array, sizes: Array, floors: Sequence[float]) -> 
     return max((error / scale if scale else (inf if error else 0.0) for error, scale in pairs), default=0.0)
 
 
+WHOLE: Final = 2.0**24
+"""float32 holds all whole numbers up to this one."""
+
+
 def float32_share(values: Array) -> float:
-    """Share of the distinct values, other than 0 and 1, that float32 holds exactly; 0.0 if there are none. A bias that
-    a layer outputs unchanged at many steps counts once. Integers have none."""
+    """Share of the distinct values, other than small whole numbers, that float32 holds exactly; 0.0 if there are none.
+    A bias that a layer outputs unchanged at many steps counts once. Integers have none."""
     if values.dtype.kind != "f":
         return 0.0
     flat = values.ravel(order="K")
@@ -109,8 +114,8 @@ def one_magnitude(values: Array) -> bool:
 
 
 def _telling(values: Array) -> Array:
-    """Which values are other than 0, 1 and -1."""
-    return np.asarray((values != 0.0) & (np.abs(values) != 1.0))
+    """Which values are none of the whole numbers that float32 holds all of, which rounding and counting make."""
+    return np.asarray((values != np.rint(values)) | (np.abs(values) > WHOLE))
 
 
 def _exact_in_float32(values: Array) -> Array:

@@ -3,7 +3,7 @@ neither built nor required."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,6 +12,7 @@ from wdport.conversion.prepare import leave_out_head, source_of
 from wdport.errors import UsageError
 from wdport.families.registry import own_model
 from wdport.mapping.names import NamePattern
+from wdport.mapping.rows import Row
 from wdport.model import Array
 from wdport.options import PathText
 from wdport.recorder import Input
@@ -21,7 +22,8 @@ from wdport.recorder import Input
 class Recordable:
     """The PyTorch model and how it is built: ``reference`` is ``module:function``, called with ``arguments``;
     ``tensors`` are its weights, ``calculated`` the names of those that arithmetic converts, ``taps`` the modules that
-    the table compares, ``notes`` state how names were changed, and the model need not have the ``spare`` tensors."""
+    the table compares, ``notes`` state how names were changed, and the model need not have the ``spare`` tensors; the
+    port holds the ``carried`` ones as they are."""
 
     reference: str
     inputs: tuple[Input, ...]
@@ -31,6 +33,7 @@ class Recordable:
     taps: tuple[NamePattern, ...]
     notes: tuple[str, ...] = ()
     spare: tuple[str, ...] = ()
+    carried: tuple[str, ...] = ()
 
     def is_tapped(self, module: str) -> bool:
         """Return whether a row of the table compares this module."""
@@ -53,18 +56,23 @@ def recordable(
     if not family.reference:
         fix = "add `torch: MODULE:FUNCTION`, or give MODULE:FUNCTION before the checkpoint"
         raise UsageError(family.table.path, "does not name the PyTorch model", fix)
-    patterns = [pattern for row in family.table.rows if row.combine for pattern in row.torch]
-    dropped = [pattern for row in family.table.rows if row.drop is not None for pattern in row.torch]
-    declared = family.told()
+    rows, declared = family.table.rows, family.told()
     with open_checkpoint(Path(checkpoint), key=key) as opened:
         notes = leave_out_head(opened, family.table)
+
+        def matched(rows: Iterable[Row]) -> tuple[str, ...]:
+            patterns = [pattern for row in rows for pattern in row.torch]
+            return tuple(name for name in opened.tensors
+                         if any(pattern.match(name) is not None for pattern in patterns))  # fmt: skip
+
         return Recordable(
             family.reference,
             declared,
             {name: opened.read(name) for name in opened.tensors},
             family.arguments(source_of(opened), {}),
-            tuple(name for name in opened.tensors if any(pattern.match(name) is not None for pattern in patterns)),
+            matched(row for row in rows if row.combine),
             tuple(row.torch for row in family.table.taps),
             notes,
-            tuple(name for name in opened.tensors if any(pattern.match(name) is not None for pattern in dropped)),
+            matched(row for row in rows if row.drop is not None),
+            matched(row for row in rows if row.rules),
         )

@@ -107,7 +107,7 @@ def write_video(target: Target, shape: tuple[int, ...], parts: Iterable[Array], 
     """Write ``parts`` along the time axis of videos (B, T, H, W, C), ``shape`` in total; return the size of the file.
 
     ``.npy`` has the whole array as it is; ``.gif`` and ``.mp4`` (H.264) show the only video's bytes at ``fps`` frames
-    per second. Raises :class:`MachineError` if writing fails; no temporary file is left then.
+    per second, a GIF at :func:`gif_speed`. Raises :class:`MachineError` if writing fails, and leaves no temporary file.
     """
     if target.format == "npy":
         with whole_file(target.output) as file:
@@ -142,13 +142,19 @@ def _frames(parts: Iterable[Array]) -> Iterator[Array]:
             yield np.repeat(frame, 3, axis=-1) if frame.shape[-1] == 1 else frame
 
 
+def gif_speed(fps: float) -> float:
+    """The frames per second of a GIF: it shows a frame for a whole number of hundredths of a second."""
+    # Browsers show a frame for at least two, and play a shorter one slowly.
+    return 100 / max(2, round(100 / fps))
+
+
 def _gif(path: Path, frames: Iterator[Array], fps: float) -> None:
     from PIL import Image
 
     images = (Image.fromarray(frame) for frame in frames)
     first = next(images)
-    # Browsers show a frame of a GIF for at least 20 ms, and play a shorter one slowly.
-    first.save(path, format="GIF", save_all=True, append_images=images, duration=max(20, round(1000 / fps)), loop=0)
+    duration = round(1000 / gif_speed(fps))
+    first.save(path, format="GIF", save_all=True, append_images=images, duration=duration, loop=0)
 
 
 def _mp4(path: Path, frames: Iterator[Array], fps: float) -> None:

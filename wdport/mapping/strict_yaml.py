@@ -15,7 +15,9 @@ from typing import Any, TypeVar
 
 import yaml
 
+from wdport.checkpoint.error_context import located
 from wdport.checkpoint.regular_file import read_option
+from wdport.checkpoint.strict_json import strict_json
 from wdport.errors import InputError, MisfitError, did_you_mean
 from wdport.limits import MAX_NUMBER_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH, MAX_TABLE_NODES
 from wdport.mapping.axes import AxisError, Rule, parse_rule
@@ -58,8 +60,14 @@ def nodes_of(value: Any) -> Node:
 
 
 def read_yaml(path: Path, fix: str) -> Node:
-    """Read a file of one YAML document; raises :class:`InputError`, with ``fix`` if the file cannot be read."""
-    return load_yaml(read_option(path, MAX_TABLE_BYTES, fix), path)
+    """Read a file of one YAML document, or of a JSON object if its name says so; raises :class:`InputError`, with
+    ``fix`` if the file cannot be read."""
+    data = read_option(path, MAX_TABLE_BYTES, fix)
+    if path.suffix == ".json":
+        # Not as YAML: PyYAML follows YAML 1.1, in which 1e-05 is text.
+        with located(path):
+            return nodes_of(strict_json(data, "file"))
+    return load_yaml(data, path)
 
 
 def load_yaml(data: bytes, where: str | Path) -> Node:

@@ -15,7 +15,7 @@ import numpy as np
 
 from wdport.compare.calls import Call, Case, layer_of
 from wdport.errors import IncompleteError, InputError
-from wdport.model import Array
+from wdport.model import Array, Signature
 from wdport.parity import recording_file as form
 from wdport.parity.recording_file import AGAIN, RecordingFile, reading
 from wdport.recorder import (
@@ -62,15 +62,25 @@ class Recording:
 
     def observation(self, case: Case) -> Observation:
         """The observation recorded for ``case``; raises :class:`IncompleteError` if there is none."""
-        if case not in self.cases:
-            raise IncompleteError(self.path, f"has no {case.describe()}", AGAIN)
+        facts = self._facts(case)
         with reading(self.path):
-            facts, cache = self.cases[case], Known()
+            cache = Known()
             names = tuple(form.texts(facts["names"]))
             inputs, outputs = (self._flat(facts[name], cache) for name in ("inputs", "outputs"))
             calls = self._calls(facts["calls"], cache)
             single = None if facts["single"] is None else self._single(form.table(facts["single"]), cache)
             return Observation(inputs, outputs, calls, single, names)
+
+    def inputs(self, case: Case) -> tuple[Array, ...]:
+        """The inputs recorded for ``case``; raises as :meth:`observation`."""
+        facts = self._facts(case)
+        with reading(self.path):
+            return self._flat(facts["inputs"], {})
+
+    def _facts(self, case: Case) -> Mapping[str, object]:
+        if case not in self.cases:
+            raise IncompleteError(self.path, f"has no {case.describe()}", AGAIN)
+        return self.cases[case]
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
         """The conditioning recorded for ``case``; raises :class:`InputError` if there is none."""
@@ -149,14 +159,31 @@ class Replay:
 
     def include(self, numbers: Sequence[float]) -> None:
         """Note the numbers that the recorded inputs do not have."""
-        held = [array for case in self._recording.cases for array in self.inputs(case)]
+        held = [array for case in self._recording.cases for array in self._recording.inputs(case)]
         missing = [number for number in marks_of(numbers) if not any(_holds(array, number) for array in held)]
         if missing:
             text = ", ".join(f"{number:g}" for number in missing)
             self.notes = [*self.notes, f"the recorded inputs do not have {text}, which the port compares with"]
 
+    def compare_sizes(self, signature: Signature) -> None:
+        """Note the axes that the port leaves open and of which the recording has one size; raises
+        :class:`IncompleteError` if the table states one that it lacks."""
+        several = [self._recording.inputs(case) for case in self._recording.cases]
+        for index, spec in enumerate(signature.inputs):
+            shapes = [arrays[index].shape for arrays in several if index < len(arrays)]
+            for place, axis in enumerate(spec.axes):
+                sizes = {shape[place] for shape in shapes if place < len(shape)}
+                name = f"axis {place}" if axis.startswith("_") else axis
+                if (stated := spec.alone.get(axis)) is not None and stated not in sizes:
+                    what = f"has no {spec.name} with {name} = {stated}, which the table states"
+                    raise IncompleteError(self._recording.path, what, AGAIN)
+                if axis in {**signature.longer, **signature.free} and len(sizes) == 1:
+                    what = f"the port takes other sizes of {name} of {spec.name} than the recorded {min(sizes)}"
+                    fix = f"to record two, state a range in the table, such as n={min(sizes)}..{2 * min(sizes)}"
+                    self.notes = [*self.notes, f"{what}, which are not compared; {fix}"]
+
     def inputs(self, case: Case) -> tuple[Array, ...]:
-        return self._recording.observation(self._recorded(case)).inputs
+        return self._recording.inputs(self._recorded(case))
 
     def use(self, random_biases: bool) -> None:
         """Do nothing: every case was recorded with its own weights."""

@@ -275,7 +275,8 @@ def verify_recording(
     started = time.monotonic()
     say = say or (lambda _: None)
     # The snapshot is of the recording before it is read: no hash is reported if it changes later.
-    opened, snapshot = open_converted(converted, own_model(mapping, model, None, inputs)), Snapshot(Path(recording))
+    user_family = own_model(mapping, model, None, inputs)
+    opened, snapshot = open_converted(converted, user_family), Snapshot(Path(recording))
     if opened.rounded:
         what = f"was rounded to {', '.join(sorted(set(opened.rounded.values())))}, and the recording is not"
         raise MisfitError(opened.path, what, "verify it against the checkpoint, or a float32 conversion")
@@ -285,7 +286,10 @@ def verify_recording(
         weights = recorded_weights(prepared, recorded, opened)
         unequal = unequal_to_recording(prepared, recorded, weights)
         digests = {"recording": snapshot.sha256, "converted": opened.snapshot.sha256}
-        subject = VerifySubject(prepared, opened, weights, unequal, digests, started, Replay(recorded))
+        replay = Replay(recorded)
+        if user_family is not None:
+            replay.compare_sizes(prepared.family.signature(prepared.config))
+        subject = VerifySubject(prepared, opened, weights, unequal, digests, started, replay)
         return run_gates(subject, say, repro=repro)
 
 

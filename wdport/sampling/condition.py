@@ -29,7 +29,7 @@ from wdport.data.table import ColumnTable, columns_of, data_file
 from wdport.data.text_tables import read_text
 from wdport.errors import UsageError
 from wdport.families.roles import Tree
-from wdport.model import Array, Condition, Decoding, Diffused, NotDecoded
+from wdport.model import LARGEST_PIXEL, PIXELS, Array, Condition, Decoding, Diffused, NotDecoded
 from wdport.sampling.network import Network
 from wdport.sampling.request import Request
 
@@ -252,6 +252,9 @@ def with_known(network: Network, known_values: ArrayLike, standard: Array | None
     mask = np.isfinite(values)
     # Zeros and not NaN where unknown: the mask multiplies them, and NaN times 0 is NaN.
     scores = np.where(mask, decoding.standard(values), 0.0)
+    if decoding.units == PIXELS and np.abs(scores).max() > LARGEST_PIXEL:
+        what = f"has values up to {np.nanmax(np.abs(values)):.3g}, and images of the model are {PIXELS}"
+        raise UsageError("known", what, "divide pixels by 255; NaN for unknown")
     if np.abs(scores).max() > FURTHEST:
         what = f"has a value {np.abs(scores).max():.3g} standard deviations from the mean"
         raise UsageError("known", what, "give it in the units of the series that the model draws")

@@ -141,6 +141,8 @@ def test_the_command_line(
     known[:4] = 0.25
     filled = wdport.sample(wdport.load_model("a.keras"), 2, sampler="ddim", steps=4, labels=1, known=known, resample=1)
     assert np.array_equal(filled.images[:, :4], np.full((2, 4, SIZE, 2), 0.25, np.float32))
+    with pytest.raises(UsageError, match="known: has values up to 200, and images of the model are from 0 to 1"):
+        wdport.sample(wdport.load_model("a.keras"), 2, sampler="ddim", steps=4, labels=1, known=800 * known, resample=1)
 
 
 @pytest.mark.full

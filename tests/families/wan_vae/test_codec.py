@@ -212,6 +212,8 @@ def test_what_is_refused() -> None:
         filled(Config.from_dict({**OLD, "z_dim": 3})).decode(np.zeros((1, 1, 2, 2, 3), np.float32), normalised=True)
     with pytest.raises(wdport.WdportError, match="dtype int64"):
         model.decode(np.zeros((1, 1, 2, 2, 2), np.int64))
+    with pytest.raises(wdport.WdportError, match="video: has values up to 255, and the model takes -1 to 1"):
+        model.encode(np.full((1, 1, 16, 16, 3), 255.0, np.float32))
     for value in (np.nan, np.inf):  # bytes would be black
         with pytest.raises(wdport.WdportError, match="latents: has NaN or infinite values"):
             model.decode(np.full((1, 1, 2, 2, 2), value, np.float32), output="uint8")

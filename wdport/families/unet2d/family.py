@@ -20,6 +20,7 @@ from wdport.families.shapes import Shapes, any_below, count, size
 from wdport.families.unet2d.config import MID, SCHEDULER, Config, attends, down_stages, mid_groups, up_stages
 from wdport.libraries import released_class
 from wdport.model import (
+    PIXELS,
     Array,
     ArrayNames,
     Clipping,
@@ -143,7 +144,7 @@ def diffused(config: Config) -> Diffused:
     clip = None if config.scheduler is None else config.scheduler.clipping
     factor, offset = _pixels(config)
     mean, deviation = (offset,) * config.in_channels, (factor,) * config.in_channels
-    decoding = Decoding(shape, unchanged, unchanged, mean, deviation, "from 0 to 1")
+    decoding = Decoding(shape, unchanged, unchanged, mean, deviation, PIXELS)
     sizes = dict(zip(("height", "width", "channels"), shape, strict=True))
     labels = labels_of(config.num_class_embeds, config.no_class)
     return Diffused(shape, STATES, IMAGES, decoding, _numbers(config), sizes, clip, labels)

@@ -26,7 +26,7 @@ from wdport.families.wan_vae.blocks import Chunk
 from wdport.families.wan_vae.config import Config
 from wdport.jax_settings import fast_compile
 from wdport.keras_runtime import described, exact_float64, variables_by_path
-from wdport.model import Array, Free, Function, KerasModel, Taken
+from wdport.model import LARGEST_PIXEL, Array, Free, Function, KerasModel, Taken
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.chunked import Chunked, Held, Step, Weights, require_divisible, scanned
 from wdport.nets.composed import wide
@@ -278,6 +278,8 @@ _FLOATS = ("float32", "bfloat16", "float16", "float64")
 def _require_video(config: Config, video: Array, chunk: int, mesh: Mesh | None) -> None:
     channels = config.in_channels // config.patch**2
     _require(video, channels, "video", "(B, T, H, W, C)", chunk)
+    if (largest := float(np.abs(video).max())) > LARGEST_PIXEL:
+        raise UsageError("video", f"has values up to {largest:.3g}, and the model takes -1 to 1", "scale them")
     _, frames, height, width, _ = video.shape
     if (frames - 1) % config.frames:
         below, above = (((frames - 1) // config.frames + more) * config.frames + 1 for more in (0, 1))
