@@ -128,7 +128,12 @@ class Called(keras.Model):
         return self.out(scale * a * keras.ops.cast(m, a.dtype))
 
 
-@pytest.mark.parametrize("form", [listed, by_name, None])
+class Structured(Called):
+    def call(self, inputs: Any) -> Any:
+        return super().call(inputs["a"], inputs["m"])
+
+
+@pytest.mark.parametrize("form", [listed, by_name, Called])
 def test_steps_of_a_network_of_several_inputs_are_those_of_keras(form: Any, tmp_path: Path) -> None:
     random = np.random.default_rng(0)
     inputs = {"a": random.normal(size=(12, 4)).astype("float32"), "m": random.random((12, 4)) < 0.6}
@@ -137,14 +142,14 @@ def test_steps_of_a_network_of_several_inputs_are_those_of_keras(form: Any, tmp_
 
     def network(form: Any = form) -> Any:
         keras.utils.set_random_seed(0)
-        if form is None:
+        if form is Called:
             model = Called()
             model(*inputs.values())
             return model
         a, m = keras.Input((4,), name="a"), keras.Input((4,), name="m", dtype="bool")
         return form(a, m, keras.layers.Dense(3)(a * keras.ops.cast(m, "float32")))
 
-    plain = network(form or listed)
+    plain = network(listed if form is Called else form)
     plain.compile(optimizer=keras.optimizers.SGD(0.1), loss="mse")
     several = [inputs["m"], inputs["a"]] if form is by_name else [*inputs.values()]
     expected = plain.fit(inputs if form is by_name else several, targets, batch_size=12, epochs=3, verbose=0).history
@@ -157,11 +162,45 @@ def test_steps_of_a_network_of_several_inputs_are_those_of_keras(form: Any, tmp_
         ("z: is not an input of the model; give arrays", {**inputs, "z": targets}),
         ("a: is missing|data: have 1 of 2 inputs", {"m": inputs["m"]}),
         ("have 4 of", [targets] * 4),
-        ("are 5, and there are 12 samples; give one for each", [several[0], several[1][:5]]),
+        (". are|m: are|a: are", [several[0], several[1][:5]]),
     ]
+    if form is not Called:
+        refused.append(("a: do not fit the model: a sample has shape .3,., and the model takes .4,.",
+                        {**inputs, "a": inputs["a"][:, :3]}))  # fmt: skip
     for message, wrong in refused:
         with pytest.raises(UsageError, match=f"data: {message}"):
             wdport.train(training, wrong, tmp_path / "run", targets=targets)
+
+
+def test_a_network_that_takes_a_dictionary(tmp_path: Path) -> None:
+    inputs = {"m": np.ones((6, 4), bool), "a": np.random.default_rng(0).normal(size=(6, 4)).astype("float32")}
+    targets = np.zeros((6, 3), np.float32)
+    np.savez(tmp_path / "inputs.npz", **inputs)
+    losses = []
+    for data in (inputs, tmp_path / "inputs.npz"):
+        keras.utils.set_random_seed(0)
+        model = Structured()
+        expected = np.mean(np.asarray(model(inputs)) ** 2)
+        run = wdport.train(wdport.training_model(model, loss="mse"), data, tmp_path / str(len(losses)), targets=targets)
+        losses += run.losses
+    assert losses == pytest.approx([expected, expected], rel=1e-6)
+
+
+def test_numbers_that_the_device_or_the_model_does_not_have_are_refused(tmp_path: Path) -> None:
+    ids = keras.Input((5,), dtype="int32", name="ids")
+    model = keras.Model(ids, keras.layers.Dense(3)(keras.layers.Embedding(20, 4)(ids)))
+    for wrong, message in ((np.full((4, 5), 2**32), "have whole numbers of more than 32 bits"),
+                           (np.full((4, 5), 0.5), "have fractions, and the model takes whole numbers")):  # fmt: skip
+        with pytest.raises(UsageError, match=f"data: {message}"):
+            wdport.train(wdport.training_model(model, loss="mse"), wrong, tmp_path / "a", targets=np.zeros((4, 5, 3)))
+
+
+def test_integers_that_the_table_excludes_are_refused(tmp_path: Path) -> None:
+    checkpoint, table = files(tmp_path, "words")
+    output = wdport.convert(checkpoint, tmp_path / "words.keras", mapping=table).output
+    training = wdport.training_model(wdport.load_model(output, mapping=table), loss=huber)
+    with pytest.raises(UsageError, match="data: have values from 50 to 50; give 0 to 49, or correct the table"):
+        wdport.train(training, np.full((4, 8), 50), tmp_path / "a", targets=np.zeros((4, 3)))
 
 
 def test_the_command_trains_a_users_model_of_several_inputs(

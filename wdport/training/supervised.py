@@ -66,6 +66,7 @@ class SupervisedTraining(SummedTraining):
         self.loss_function = loss_function(loss)
         self.loss_name = loss if isinstance(loss, str) else name_of(loss)
         self.own_loss = loss not in LOSSES
+        self.keys: tuple[str, ...] = ()  # of a run's inputs, if the network takes a dictionary
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The losses of every sample, see :class:`SummedTraining`."""
@@ -81,7 +82,11 @@ class SupervisedTraining(SummedTraining):
 
     def _arguments(self, samples: Any) -> tuple[Any, ...]:
         """Arguments of the network's call."""
-        return model_arguments(self.network, samples) if isinstance(samples, (list, tuple)) else (samples,)
+        if not isinstance(samples, (list, tuple)):
+            return (samples,)
+        if self.keys:
+            return (dict(zip(self.keys, samples, strict=True)),)
+        return model_arguments(self.network, samples)
 
     def _sample_losses(self, targets: Tensor, outputs: Any) -> Any:
         """The losses (B, ...) of a batch; raises :class:`UsageError` for a function that does not return them."""
@@ -107,10 +112,37 @@ class SupervisedTraining(SummedTraining):
         """See :meth:`NetworkTraining.source`; ``beside`` are the targets."""
         require_none(transform)
         source = arrays_of(data, self.variable_dtype, stream, beside, input_names(self.network))
+        self.keys = source.keys
         if source.condition is None:
             raise UsageError("targets", f"are missing, and {self.loss_name} needs them", "give those of all samples")
+        self._require_stated(source)
         self._require_fit(source.feed(np.zeros(1, np.int32)), source)
         return source
+
+    def _require_stated(self, source: StateSource) -> None:
+        """Raise :class:`UsageError` for inputs that are not those that the network states."""
+        arrays, struct = [source.data, *source.others], getattr(self.network, "_inputs_struct", None)
+        symbolic = list(struct.values()) if isinstance(struct, dict) else getattr(self.network, "inputs", None) or []
+        registration = known_model(self.network)
+        family: Any = registration and registration[0]
+        ports = family.signature(registration[1]).inputs if registration else ()
+        names = [*(source.keys or input_names(self.network)), *[""] * len(arrays)]
+        for index, array in enumerate(arrays):
+            where = ("data", names[index]) if len(arrays) > 1 else "data"
+            tensor = symbolic[index] if len(symbolic) == len(arrays) else None
+            integers = ports[index].integers if index < len(ports) and ports[index].kind == "int" else None
+            shape: Any = getattr(tensor, "shape", None)
+            # Keras adds or removes a last axis of 1.
+            same_rank = isinstance(shape, tuple) and len(shape) == array.ndim
+            if same_rank and not _fits(array.shape[1:], shape[1:]):
+                what = f"do not fit the model: a sample has shape {array.shape[1:]}, and the model takes {shape[1:]}"
+                raise UsageError(where, what, "give the inputs of the model")
+            is_integer = integers is not None or "int" in str(getattr(tensor, "dtype", ""))
+            if is_integer and array.dtype.kind == "f" and not np.array_equal(array, np.rint(array)):
+                raise UsageError(where, "have fractions, and the model takes whole numbers", "give whole numbers")
+            if integers is not None and (array.min() < integers.start or array.max() >= integers.stop):
+                what = f"have values from {array.min()} to {array.max()}"
+                raise UsageError(where, what, f"give {integers.start} to {integers.stop - 1}, or correct the table")
 
     def _require_fit(self, fed: Array, source: StateSource) -> None:
         """Raise :class:`UsageError` if the network does not take the samples, or its outputs do not fit the targets."""
@@ -159,15 +191,16 @@ class SupervisedTraining(SummedTraining):
 
 def input_names(network: KerasModel) -> dict[str, bool]:
     """The names of a network's inputs, and whether it needs them: those of its mapping table, of its symbolic inputs,
-    or of its ``call``."""
+    or of its ``call``; empty if that has a single argument."""
     if (registration := known_model(network)) is not None:
         family: Any = registration[0]
         return {port.name: not port.optional for port in family.signature(registration[1]).inputs}
     struct = getattr(network, "_inputs_struct", None)
     if struct is not None:
         return dict.fromkeys(struct if isinstance(struct, dict) else (tensor.name for tensor in network.inputs), True)
-    # Which of them have defaults, a call shows.
-    return {name: index == 0 for index, name in enumerate(call_names(network)) if name not in ("training", "mask")}
+    names = [name for name in call_names(network) if name not in ("training", "mask")]
+    # A single argument may be a list or a dictionary. Which of several have defaults, a call shows.
+    return {name: name == names[0] for name in names} if len(names) > 1 else {}
 
 
 def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:

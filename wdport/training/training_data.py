@@ -44,6 +44,9 @@ FIRST: Final = 64
 BRIGHT: Final = 16.0
 """Whole numbers from 0 to more than this are taken for pixel values."""
 
+MOST_INTEGER: Final = 2**31 - 1
+"""The largest integer on the device."""
+
 _BLOCK: Final = 1 << 20
 """Values of streamed data that are read at a time to describe them."""
 
@@ -56,7 +59,8 @@ class StateSource:
     ``decoding`` encodes windows (N, F) in standard units as states; without one, the data are states. ``streamed`` data
     are in the host's memory or in a file, and every batch is read when it is needed. ``dtype`` is that of the device,
     ``condition`` (count, ...) that of every state; None if the network is trained without one. ``others`` are further
-    inputs (count, ...) of a network of several. ``where`` is the file of the data, if they are from one.
+    inputs (count, ...) of a network of several, and ``keys`` the names of all if it takes them as a dictionary.
+    ``where`` is the file of the data, if they are from one.
     """
 
     data: Array
@@ -67,6 +71,7 @@ class StateSource:
     condition: Array | None = None
     where: str | Path = "data"
     others: tuple[Array, ...] = ()
+    keys: tuple[str, ...] = ()
 
     @property
     def held(self) -> Array:
@@ -302,27 +307,29 @@ def arrays_of(
     """Samples with their ``targets``: an array (n, ...) or an ``.npy`` file; for a network of several inputs, a list of
     arrays, or a dictionary or an ``.npz`` file of them by name. Whole numbers stay so.
 
-    ``names`` are those of the network's inputs, and whether it needs them.
+    ``names`` are those of the network's inputs, and whether it needs them; if empty, those of the data are.
 
     Raises :class:`UsageError` for other data, and :class:`InputError` for a file that cannot be read or is not finite.
     """
     several = f"arrays (n, ...) of {', '.join(names)}, or an .npz file of them"
     fix = f"give {several if len(names) > 1 else 'an array (n, ...) or an .npy file'}"
-    where = Path(data) if isinstance(data, (str, PathLike)) else "data"
+    where, keys = Path(data) if isinstance(data, (str, PathLike)) else "data", ()
     if isinstance(where, Path):
-        if where.suffix != ".npy" and (where.suffix != ".npz" or len(names) < 2):
-            raise UsageError(where, f"is not an {'.npy' if len(names) < 2 else '.npz'} file", fix)
+        if where.suffix != ".npy" and (where.suffix != ".npz" or len(names) == 1):
+            raise UsageError(where, f"is not an {'.npy' if len(names) == 1 else '.npz'} file", fix)
         data = _arrays(where, stream) if where.suffix == ".npy" else _members(where)
     if isinstance(data, Mapping):
+        keys, names = () if names else tuple(data), names or dict.fromkeys(data, True)
         first = list(names)[: len(data)]  # only inputs at the end can be left out
         if wrong := sorted(set(data) - set(names)) or [name for name in first if name not in data]:
             what = "is missing" if wrong[0] in names else "is not an input of the model"
             raise UsageError((where, wrong[0]), what, fix)
         data = [data[name] for name in names if name in data]
     inputs: list[Any] = list(data) if isinstance(data, (list, tuple)) else [data]
-    if not sum(names.values()) <= len(inputs) <= len(names):
+    if names and not sum(names.values()) <= len(inputs) <= len(names):
         raise UsageError(where, f"{_has(where)} {len(inputs)} of {len(names)} inputs of the model", fix)
-    arrays = [("data", array) for array in inputs] + ([] if targets is None else [("targets", targets)])
+    labels: list[Any] = [("data", name) for name in names] if len(inputs) > 1 and names else ["data"] * len(inputs)
+    arrays = [*zip(labels, inputs, strict=False), *([] if targets is None else [("targets", targets)])]
     for name, array in arrays:
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiub" or not array.ndim:
             raise UsageError(name, "are not an array of numbers", fix)
@@ -330,6 +337,8 @@ def arrays_of(
             raise UsageError(name, f"are empty, of shape {array.shape}", fix)
         if len(array) != len(inputs[0]):
             raise UsageError(name, f"are {len(array)}, and there are {len(inputs[0])} samples", "give one for each")
+        if array.dtype.kind in "iu" and max(abs(int(array.min())), abs(int(array.max()))) > MOST_INTEGER:
+            raise UsageError(name, "have whole numbers of more than 32 bits", "give smaller ones")
 
     dtypes = [{"f": dtype, "b": "bool"}.get(array.dtype.kind, "int32") for array in inputs]
     source = _rows_of(inputs[0], dtypes[0], stream, where=where)
@@ -339,7 +348,7 @@ def arrays_of(
         require_finite(targets, "targets")
         targets = targets.astype(dtype if targets.dtype.kind == "f" else np.int32)
     others = (array.astype(kind) for array, kind in zip(inputs[1:], dtypes[1:], strict=True))
-    return replace(source, condition=targets, others=tuple(others))
+    return replace(source, condition=targets, others=tuple(others), keys=keys)
 
 
 def _members(path: Path) -> dict[str, Array]:
