@@ -170,6 +170,8 @@ class Replay:
         :class:`IncompleteError` if the table states one that it lacks."""
         several = [self._recording.inputs(case) for case in self._recording.cases]
         for index, spec in enumerate(signature.inputs):
+            if spec.optional:  # a batch of one, which has the other size, leaves it out
+                continue
             shapes = [arrays[index].shape for arrays in several if index < len(arrays)]
             for place, axis in enumerate(spec.axes):
                 sizes = {shape[place] for shape in shapes if place < len(shape)}
