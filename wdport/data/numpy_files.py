@@ -95,7 +95,7 @@ def _fill(target: Array, file: Readable) -> None:
 
 def require_real(dtype: np.dtype[np.generic]) -> None:
     """Raise :class:`Fault` if an array of this type does not contain real numbers."""
-    if dtype.kind not in "iuf":
+    if dtype.kind not in REAL:
         raise Fault(f"holds {dtype}, not real numbers", "save it as int64 or float64")
 
 

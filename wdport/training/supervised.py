@@ -66,7 +66,6 @@ class SupervisedTraining(SummedTraining):
         self.loss_function = loss_function(loss)
         self.loss_name = loss if isinstance(loss, str) else name_of(loss)
         self.own_loss = loss not in LOSSES
-        self.keys: tuple[str, ...] = ()  # of a run's inputs, if the network takes a dictionary
 
     def call(self, inputs: Any, training: bool | None = None) -> dict[str, Tensor]:
         """The losses of every sample, see :class:`SummedTraining`."""
@@ -82,11 +81,7 @@ class SupervisedTraining(SummedTraining):
 
     def _arguments(self, samples: Any) -> tuple[Any, ...]:
         """Arguments of the network's call."""
-        if not isinstance(samples, (list, tuple)):
-            return (samples,)
-        if self.keys:
-            return (dict(zip(self.keys, samples, strict=True)),)
-        return model_arguments(self.network, samples)
+        return model_arguments(self.network, samples) if isinstance(samples, (list, tuple)) else (samples,)
 
     def _sample_losses(self, targets: Tensor, outputs: Any) -> Any:
         """The losses (B, ...) of a batch; raises :class:`UsageError` for a function that does not return them."""
@@ -111,24 +106,23 @@ class SupervisedTraining(SummedTraining):
     def source(self, data: Data, stream: bool | None, beside: Array | None, transform: str | None) -> StateSource:
         """See :meth:`NetworkTraining.source`; ``beside`` are the targets."""
         require_none(transform)
-        source = arrays_of(data, self.variable_dtype, stream, beside, input_names(self.network))
-        self.keys = source.keys
+        names = input_names(self.network)
+        source = arrays_of(data, self.variable_dtype, stream, beside, names)
         if source.condition is None:
             raise UsageError("targets", f"are missing, and {self.loss_name} needs them", "give those of all samples")
-        self._require_stated(source)
+        self._require_stated(source, source.keys or tuple(names))
         self._require_fit(source.feed(np.zeros(1, np.int32)), source)
         return source
 
-    def _require_stated(self, source: StateSource) -> None:
-        """Raise :class:`UsageError` for inputs that are not those that the network states."""
+    def _require_stated(self, source: StateSource, names: tuple[str, ...]) -> None:
+        """Raise :class:`UsageError` for inputs, of these names, that are not those that the network states."""
         arrays, struct = [source.data, *source.others], getattr(self.network, "_inputs_struct", None)
         symbolic = list(struct.values()) if isinstance(struct, dict) else getattr(self.network, "inputs", None) or []
         registration = known_model(self.network)
         family: Any = registration and registration[0]
         ports = family.signature(registration[1]).inputs if registration else ()
-        names = [*(source.keys or input_names(self.network)), *[""] * len(arrays)]
         for index, array in enumerate(arrays):
-            where = ("data", names[index]) if len(arrays) > 1 else "data"
+            where = ("data", names[index]) if len(arrays) > 1 and index < len(names) else "data"
             tensor = symbolic[index] if len(symbolic) == len(arrays) else None
             integers = ports[index].integers if index < len(ports) and ports[index].kind == "int" else None
             shape: Any = getattr(tensor, "shape", None)
@@ -152,7 +146,7 @@ class SupervisedTraining(SummedTraining):
         others = [jax.ShapeDtypeStruct((1, *array.shape[1:]), array.dtype) for array in source.others]
         try:
             # Not a plain call, in which layers with dropout would keep values of the tracing.
-            output: Any = jax.eval_shape(self._network_output, [sample, *others] if others else sample)
+            output: Any = jax.eval_shape(self._network_output, source.structure([sample, *others]))
         except Exception as error:  # Keras has no class of its own for them
             expected = getattr(self.network, "input_shape", None)
             if isinstance(expected, tuple) and not _fits(sample.shape, expected):

@@ -111,6 +111,12 @@ class StateSource:
             add_values(digest, values)
         return digest
 
+    def structure(self, arrays: Sequence[Any]) -> Any:
+        """The inputs of the network as it takes them: the only one, several, or a dictionary."""
+        if self.keys:
+            return dict(zip(self.keys, arrays, strict=True))
+        return tuple(arrays) if len(arrays) > 1 else arrays[0]
+
     def take(self, held: Tensor, fed: Tensor) -> Tensor:
         """The states (B, *shape) of what was fed, inside a compiled program."""
         values = fed
@@ -313,13 +319,15 @@ def arrays_of(
     """
     several = f"arrays (n, ...) of {', '.join(names)}, or an .npz file of them"
     fix = f"give {several if len(names) > 1 else 'an array (n, ...) or an .npy file'}"
-    where, keys = Path(data) if isinstance(data, (str, PathLike)) else "data", ()
+    where, keys = Path(data) if isinstance(data, (str, PathLike)) else "data", tuple[str, ...]()
     if isinstance(where, Path):
         if where.suffix != ".npy" and (where.suffix != ".npz" or len(names) == 1):
             raise UsageError(where, f"is not an {'.npy' if len(names) == 1 else '.npz'} file", fix)
         data = _arrays(where, stream) if where.suffix == ".npy" else _members(where)
     if isinstance(data, Mapping):
-        keys, names = () if names else tuple(data), names or dict.fromkeys(data, True)
+        if not names:  # in one order, so that a run is resumed whatever that of the data is
+            keys = tuple(sorted(data))
+            names = dict.fromkeys(keys, True)
         first = list(names)[: len(data)]  # only inputs at the end can be left out
         if wrong := sorted(set(data) - set(names)) or [name for name in first if name not in data]:
             what = "is missing" if wrong[0] in names else "is not an input of the model"
@@ -442,8 +450,8 @@ class TrainingBatches(keras.utils.PyDataset):
         first = (self.skipped + index) * self.batch_size
         numbers = self._numbers[first : first + self.batch_size]
         inputs: Any = self._take(self._held, self.placement.batch(numbers, self.source.feed))
-        if others := self.source.others:
-            inputs = (inputs, *(self.placement.batch(numbers, array.__getitem__) for array in others))
+        others = [self.placement.batch(numbers, array.__getitem__) for array in self.source.others]
+        inputs = self.source.structure([inputs, *others])
         if (condition := self.source.condition) is not None:
             inputs = inputs, self.placement.batch(numbers, condition.__getitem__)
         weights = self.placement.batch(self._weights[first : first + self.batch_size], np.asarray)
