@@ -21,7 +21,7 @@ from tests.command import Cli
 from tests.families.masked_lm import make as eurobert
 from tests.families.test_custom import files
 from tests.families.toys import nets
-from wdport.errors import UsageError
+from wdport.errors import InputError, UsageError
 from wdport.families.masked_lm.reference import build_reference
 from wdport.keras_runtime import layer_dtype, variables_by_path
 from wdport.model import Recipe
@@ -387,3 +387,10 @@ def test_evaluate_lists_the_loss_once_and_a_lost_table_is_written_again(tmp_path
     training.compile("sgd")
     loss = training.evaluate((data, data[:, :3]), verbose=0)
     assert loss == pytest.approx(np.mean((training.network.predict(data, verbose=0) - data[:, :3]) ** 2), rel=1e-5)
+
+
+def test_booleans_of_a_file_are_0_or_1(tmp_path: Path) -> None:
+    np.save(tmp_path / "mask.npy", np.full((4, 4), 2, np.uint8).view(bool))
+    training = wdport.training_model(network(), loss="mse")
+    with pytest.raises(InputError, match=r"mask\.npy: .*a boolean is neither 0 nor 1"):
+        wdport.train(training, tmp_path / "mask.npy", tmp_path / "run", targets=np.zeros((4, 3)))
