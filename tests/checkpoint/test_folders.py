@@ -186,7 +186,7 @@ FOLDERS = {
     "config is a link out": "'config.json' lies outside the folder",
     "weights are a folder": "is a directory",
     "a list": "not a JSON object",
-    "a key twice": "duplicate key 'a' in its JSON; correct it, or give the path of the weights file",
+    "a key twice": "duplicate key 'a' in its JSON; correct it, or move it away from the weights",
     "NaN": "not valid JSON",
     "deep": "nested more than",
     "very deep": "not valid JSON",
