@@ -168,6 +168,8 @@ def test_guidance_is_the_formula(weight: float) -> None:
         (network(), {"labels": []}, "labels: are not whole numbers"),
         (network(), {"labels": [0, 1, 2]}, "labels: 3 labels for 2 samples"),
         (network(), {"labels": 0, "guidance": float("inf")}, "guidance: inf is not a finite number"),
+        (network(), {"unconditional": True, "guidance": 2.0},
+         "guidance: has no condition to follow; leave it out, or unconditional=True"),
     ],
 )  # fmt: skip
 def test_what_is_refused(net: Network, given: dict[str, Any], text: str) -> None:

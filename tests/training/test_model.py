@@ -175,6 +175,37 @@ def test_a_users_own_flow_trains(points: Any) -> None:
     np.testing.assert_allclose(np.mean(drawn, axis=0), [4.0, -3.0], atol=0.4)
 
 
+class Subclass(keras.Model):
+    """The user's own flow, with an argument for each input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        for number in (0, 2, 4):
+            setattr(self, f"net_{number}", keras.layers.Dense(64, name=f"net_{number}"))
+            setattr(self, f"net_{number + 1}", keras.layers.Activation("selu", name=f"net_{number + 1}"))
+        self.net_6 = keras.layers.Dense(2, name="net_6")
+
+    def call(self, x: Any, t: Any) -> Any:
+        hidden = keras.ops.concatenate([x, t[:, None]], -1)
+        for number in range(6):
+            hidden = getattr(self, f"net_{number}")(hidden)
+        return self.net_6(hidden)
+
+
+def subclass() -> keras.Model:
+    model = Subclass()
+    model(np.zeros((1, 2)), np.zeros(1))
+    return model
+
+
+def test_a_subclass_trains_as_a_functional_model_does(points: Any) -> None:
+    states = np.random.default_rng(0).standard_normal((64, 2)).astype(np.float32)
+    wdport.convert("a.pt", "subclass.keras", mapping="flow.yaml", model=f"{__name__}:subclass")
+    models = points(), wdport.load_model("subclass.keras", mapping="flow.yaml", model=f"{__name__}:subclass")
+    one, other = (wdport.train(model, states, f"run{index}").losses for index, model in enumerate(models))
+    np.testing.assert_allclose(one, other, rtol=1e-6)
+
+
 def test_other_models_are_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="has no training objective that wdport knows"):
         wdport.training_model(keras.Sequential([keras.Input((2,)), keras.layers.Dense(1)]))

@@ -61,6 +61,8 @@ def checked_condition(about: Diffused, request: Request, count: int, drawn: Arra
             raise UsageError("unconditional", "the model takes no condition", "leave it out")
     if declared is None:
         return None
+    if request.unconditional and request.guidance not in (None, 1.0):
+        raise UsageError("guidance", "has no condition to follow", "leave it out, or `--unconditional`")
     if values is None:
         return _without(declared, request, count)
     if request.unconditional:

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import keras
 from jax import Array as Tensor
 
+from wdport.compare.probe import model_arguments
 from wdport.conversion.load import load_model
 from wdport.data.series import Series, series_of
 from wdport.data.units import units_of
@@ -63,7 +64,7 @@ class DiffusionTraining(NetworkTraining):
         if training is False:  # every batch of a validation has times spread evenly
             drawn = drawn._replace(uniform=(jnp.arange(len(clean), dtype=clean.dtype) + 0.5) / len(clean))
         arguments = [*self.diffusion_loss.noisy(clean, drawn), *([] if condition is None else [condition])]
-        result: Any = self.network(arguments, training=training)
+        result: Any = self.network(*model_arguments(self.network, arguments), training=training)
         output: Tensor = result[0] if isinstance(result, (list, tuple)) else result
         return self.penalized(self.diffusion_loss.errors(output.astype(clean.dtype), clean, drawn)._asdict())
 
