@@ -455,7 +455,7 @@ def test_an_optimizer_of_the_users_own_is_not_read_as_torchs(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(("kind", "steps"), [("AdamW", 2), ("AdamW", 7), ("AdamW", 8), ("SGD", 6)])
-def test_a_schedule_goes_on_within_an_epoch(tmp_path: Path, kind: str, steps: int) -> None:
+def test_a_schedule_goes_on_within_an_epoch(tmp_path: Path, kind: str, steps: int, cli: Cli) -> None:
     """Three steps an epoch, after each of which the rate is halved; the checkpoint may be from any step."""
     module = Two()
     optimizer = getattr(torch.optim, kind)(module.parameters(), lr=1.0, **({"momentum": 0.9} if kind == "SGD" else {}))
@@ -479,6 +479,10 @@ def test_a_schedule_goes_on_within_an_epoch(tmp_path: Path, kind: str, steps: in
     assert loaded.rates is not None
     following = steps if kind == "AdamW" else steps - steps % 3  # SGD counts no steps
     assert loaded.rates[:9, 0].tolist() == rates[following : following + 9]
+    if steps == 8:
+        words = [tmp_path / "two.pt", "--mapping", tmp_path / "two.yaml", "--with-optimizer", "--force"]
+        shown = cli("convert", *words).out
+        assert "the schedule is at 2, so it is taken to advance every 4 steps; pass steps_per_epoch" in shown
     if kind == "AdamW" and steps < 8:
         with pytest.raises(
             UsageError, match=f"steps_per_epoch: the schedule is at {steps // 3} after {steps} optimizer"

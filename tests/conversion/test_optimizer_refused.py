@@ -188,7 +188,7 @@ STEPPED = {"step_size": 3, "gamma": 0.1, "base_lrs": [0.1], "last_epoch": 3, "_l
     (4, {}, {"momentum": 0.9}, "settings: has momentum, which is not a setting of adam; known: lr, betas"),
     (4, {"schedules": {"a": {}, "b": {}}}, {}, "learning_rate: has 2 learning-rate schedules, and it is not known"),
     (4, {"schedules": {"a": STEPPED}, "steps": {"first/kernel": 8}}, {},
-     "steps_per_epoch: the schedule is at 3 after 8 optimizer steps, not a whole number for each of its steps"),
+     "steps_per_epoch: the schedule is at 3 after 8 optimizer steps; give the number of optimizer"),
     (5, {}, {}, "first/kernel: has shape (4, 4), the model's variable (5, 5); give the optimizer of this model"),
 ])  # fmt: skip
 def test_a_state_that_is_not_loaded(

@@ -165,7 +165,7 @@ KERAS = [
     (f"{BAD}:number", 4, "returns a int, not a keras.Model"),
     (f"{BAD}:of_pytorch", 4, "returns a Lstm, not a keras.Model"),
     (f"{BAD}:lambda_layer", 4, "has a Lambda layer, lambda"),
-    (f"{BAD}:broken", 4, "raises TypeError: out of order when it is called"),
+    (f"{BAD}:broken", 4, "raises TypeError when it is called on its inputs: out of order"),
     (f"{BAD}:unused", 4, "does not use its layer other"),
     ("tests.families.toys.nothing:build", 2, "no module named tests.families.toys.nothing"),
     (f"{BAD}:nothing", 2, "has no nothing; name a function"),

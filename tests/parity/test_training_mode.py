@@ -118,6 +118,100 @@ def test_what_differs_only_in_training_is_found(name: str, tmp_path: Path, monke
     assert [other.name for other in verdict.gates if not other.passed] in ([], ["M"])
 
 
+ALPHA = """
+format: 2
+inputs: ["x: b 3 6"]
+layers:
+  - {torch: "0", keras: first, kind: linear}
+  - {torch: "2", keras: second, kind: linear}
+"""
+FEATURES = (None, 3, 1)
+DROPOUTS: dict[str, tuple[Callable[[], nn.Module], Callable[[], layers.Layer], bool]] = {
+    "alpha": (lambda: nn.AlphaDropout(0.2), lambda: layers.AlphaDropout(0.2), True),
+    "alpha for features": (lambda: nn.FeatureAlphaDropout(0.2), lambda: layers.AlphaDropout(0.2, FEATURES), True),
+    "plain instead of alpha": (lambda: nn.AlphaDropout(0.2), lambda: layers.Dropout(0.2), False),
+    "alpha instead of plain": (lambda: nn.Dropout(0.2), lambda: layers.AlphaDropout(0.2), False),
+    "alpha for values": (lambda: nn.FeatureAlphaDropout(0.2), lambda: layers.AlphaDropout(0.2), False),
+    "another rate of alpha": (lambda: nn.AlphaDropout(0.2), lambda: layers.AlphaDropout(0.3), False),
+}
+"""Dropout of SELU networks on both sides, and whether it is the same."""
+
+
+@pytest.mark.parametrize("name", DROPOUTS)
+def test_alpha_dropout_is_another_one(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dropped, dropping, same = DROPOUTS[name]
+
+    def module() -> nn.Module:
+        torch.manual_seed(0)
+        return nn.Sequential(nn.Linear(6, 5), dropped(), nn.Linear(5, 2))
+
+    def build() -> keras.Model:
+        first, last = layers.Dense(5, name="first"), layers.Dense(2, name="second")
+        return keras.Sequential([keras.Input((3, 6)), first, dropping(), last])
+
+    monkeypatch.setattr(sys.modules[__name__], "module", module, raising=False)
+    monkeypatch.setattr(sys.modules[__name__], "chosen", build, raising=False)
+    verdict = verified(tmp_path, f"{__name__}:chosen", rows=ALPHA, module=module)
+    assert [gate.name for gate in verdict.gates if not gate.passed] == ([] if same else ["M"])
+
+
+TOKENS = """
+format: 2
+inputs: ["ids: b 6, below 12"]
+layers:
+  - {torch: "0", keras: words, kind: embedding}
+  - {torch: "1", keras: out, kind: linear}
+"""
+
+
+def words() -> nn.Module:
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Embedding(12, 4), nn.Linear(4, 2))
+
+
+def masked() -> keras.Model:
+    words = layers.Embedding(12, 4, mask_zero=True, name="words")
+    return keras.Sequential([keras.Input((6,), dtype="int32"), words, layers.Dense(2, name="out")])
+
+
+def test_a_mask_of_the_outputs_is_named(tmp_path: Path) -> None:
+    verdict = verified(tmp_path, f"{__name__}:masked", rows=TOKENS, module=words)
+    (gate,) = [gate for gate in verdict.gates if gate.name == "M"]
+    assert gate.passed
+    assert "outputs of the model have a mask" in str(*gate.findings)
+
+
+class Detached(nn.Module):
+    """The loss does not depend on its first layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second = nn.Linear(6, 6), nn.Linear(6, 6)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x).detach())  # type: ignore[no-any-return]
+
+
+def stopped(trainable: bool) -> keras.Model:
+    x = keras.Input((6,))
+    first = layers.Dense(6, name="first", trainable=trainable)
+    return keras.Model(x, layers.Dense(6, name="second")(keras.ops.stop_gradient(first(x))))
+
+
+@pytest.mark.parametrize("trainable", [False, True])
+def test_a_layer_without_gradients_is_not_trained(
+    trainable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """PyTorch's optimizers leave it as it is, and a weight decay of Keras would not."""
+    monkeypatch.setattr(sys.modules[__name__], "chosen", lambda: stopped(trainable), raising=False)
+    rows = STEEP.replace('"0"', "first").replace('"1"', "second")
+    verdict = verified(tmp_path, f"{__name__}:chosen", rows=rows, module=Detached)
+    (gate,) = [gate for gate in verdict.gates if gate.name == "M"]
+    assert gate.passed == (not trainable)
+    assert ("PyTorch computes none, so set trainable = False" in str(*gate.findings[:1])) == trainable
+
+
 STEEP = """
 format: 2
 inputs: ["x: b 6"]

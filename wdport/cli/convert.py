@@ -138,9 +138,15 @@ def _optimizer(conversion: Conversion) -> list[str]:
     schedule = f", {optimizer.schedule}" if optimizer.schedule else ""
     left = f"; {len(optimizer.left_out)} left out with their tensors" if optimizer.left_out else ""
     what = f"{optimizer.kind} of {optimizer.parameters} parameters{groups}, {optimizer.steps} steps{schedule}{left}"
-    # Lightning counts the steps itself, and only the file that is written knows.
-    uncounted = "SGD counts no steps: pass steps_per_epoch to load_optimizer if the schedule advances once an epoch"
-    note = uncounted if schedule and optimizer.kind == "SGD" else ""
+    note = ""
+    if schedule and optimizer.kind == "SGD":
+        # Lightning counts the steps itself, and only the file that is written knows.
+        note = "SGD counts no steps: pass steps_per_epoch to load_optimizer if the schedule advances once an epoch"
+    elif optimizer.position and optimizer.steps > optimizer.position and not optimizer.steps % optimizer.position:
+        note = (
+            f"the schedule is at {optimizer.position}, so it is taken to advance every "
+            f"{optimizer.steps // optimizer.position} steps; pass steps_per_epoch to load_optimizer if it does not"
+        )
     wrote = f"{optimizer.path} ({size(optimizer.path.stat().st_size)})"
     return [facts([("optimizer", what), ("note", note), ("wrote", wrote)])]
 
@@ -151,7 +157,7 @@ def _document(conversion: Conversion) -> ConversionDocument:
     optimizer = None
     if conversion.optimizer is not None:
         summary = dict(vars(conversion.optimizer))
-        path = summary.pop("path")
+        path, _ = summary.pop("path"), summary.pop("position")
         optimizer = OptimizerFacts(name=path.name, sha256=file_sha256(path), **summary)
     return {**conversion.manifest, "values": conversion.values, "optimizer": optimizer}
 

@@ -53,8 +53,8 @@ ADAMS = ("adam", "adamw")
 class ConvertedOptimizer:
     """A converted optimizer: its file, torch's class, and how many parameters, groups and steps it has.
 
-    ``schedule`` is torch's class of the learning-rate schedule, "" for none; ``left_out`` are
-    parameters whose tensors the conversion dropped.
+    ``schedule`` is torch's class of the learning-rate schedule, "" for none, and ``position`` the number of its steps,
+    0 if it is not known; ``left_out`` are parameters whose tensors the conversion dropped.
     """
 
     path: Path
@@ -64,6 +64,7 @@ class ConvertedOptimizer:
     steps: int
     schedule: str
     left_out: tuple[str, ...] = ()
+    position: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,8 +128,10 @@ def summary(path: Path, state: Optimised) -> ConvertedOptimizer:
     decoupled = state.kind == "adam" and all(group.get(DECOUPLED) for group in state.groups)
     schedule = ", ".join(kind_of(schedule_state) or "unknown" for schedule_state in state.schedules.values())
     kind: Literal["Adam", "AdamW", "SGD"] = "SGD" if state.kind == "sgd" else "AdamW" if decoupled else "Adam"
+    positions = [schedule_state.get("last_epoch") for schedule_state in state.schedules.values()]
+    position = positions[0] if len(positions) == 1 and isinstance(positions[0], int) else 0
     return ConvertedOptimizer(path, kind, len(state.parameters), len(state.groups), state.step, schedule,
-                              state.left_out)  # fmt: skip
+                              state.left_out, position)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,13 @@ whose names are only quoted.
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import keras
 import numpy as np
@@ -34,6 +36,11 @@ from wdport.keras_runtime import (
 from wdport.model import Array, Document, KerasModel
 from wdport.recorder import Input
 
+_INTRODUCTION: Final = re.compile(
+    r"\A(Exception encountered when calling [^\n]*\n\n|.*?Error encountered:\n\n)+", re.DOTALL
+)
+"""What Keras writes before the message of an error."""
+
 
 def find_function(target: str) -> Callable[..., object]:
     """The function that ``module:name`` names, in the current folder or the environment; raises
@@ -56,7 +63,8 @@ def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[I
         try:
             model = function(**arguments)
         except (Exception, SystemExit) as error:
-            raise MisfitError(target, f"raises {recorder.one_line(error)}", "correct the function") from error
+            what = f"raises {type(error).__name__}: {said_by(error)}"
+            raise MisfitError(target, what, "correct the function") from error
         if not isinstance(model, keras.Model):
             raise MisfitError(target, f"returns a {type(model).__name__}, not a keras.Model", "return the model")
         _require_plain(target, model)
@@ -186,7 +194,8 @@ def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> N
     except WdportError:
         raise
     except Exception as error:
-        what = f"returns a model that raises {recorder.one_line(_cause(error))} when it is called on its inputs"
+        cause = _cause(error)
+        what = f"returns a model that raises {type(cause).__name__} when it is called on its inputs: {said_by(cause)}"
         raise MisfitError(target, what, "correct the model, or the inputs") from error
     if left := [path for path in unbuilt() if path]:
         raise MisfitError(target, f"does not use its layer {left[0]}", "remove it from the model")
@@ -216,6 +225,12 @@ def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras's advice on models that it cannot build, which the caller reports
         model(*model_arguments(model, symbols))
+
+
+def said_by(error: BaseException) -> str:
+    """What an error of a model says on one line, without Keras's paragraphs before and after it."""
+    paragraph = _INTRODUCTION.sub("", str(error)).partition("\n\n")[0]
+    return recorder.one_line(paragraph.rpartition("is incompatible with the layer: ")[2])
 
 
 def _cause(error: BaseException) -> BaseException:

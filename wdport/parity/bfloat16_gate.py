@@ -35,33 +35,33 @@ POLICY = "mixed_bfloat16"
 def bfloat16_gate(
     prepared: Prepared, comparison: Comparison, cases: Sequence[Case], samples: bool = False
 ) -> tuple[Gate, dict[str, float]]:
-    """Run cases with the current weights; return the gate and the ratios by the reference's names. If the model
+    """Run cases with the current weights; return the gate and the largest ratios by the reference's names. If the model
     ``samples``, the network that samplers run is compared as a whole, in the first case."""
     taps, model = comparison.alignment.always, _model(prepared, comparison)
     probe = Probe(model, {layer_of(tap.candidate) for tap in taps})
-    ratios: dict[str, float] = {}
+    ratios: dict[tuple[str, str], float] = {}
     for case in cases:
         try:
             errors = _errors(comparison, probe, case)
         except _NotRun as error:
             return GATES["B'"].gate(0, 0, (), (notice(str(error)),)), {}
-        for pairs in (errors.alone, errors.inputs):
+        for part, pairs in (("", errors.alone), (" inputs", errors.inputs)):
             for name, pair in pairs.items():
-                ratios[name] = max(pair.ratio, ratios.get(name, 0.0))
+                ratios[name, part] = max(pair.ratio, ratios.get((name, part), 0.0))
     if samples and isinstance(prepared.family, Sampled):
         network = SamplingNetwork(prepared.family, prepared.config, {POLICY: model}, full=False)
-        ratios[WHOLE] = _whole(comparison, network, cases[0]).ratio
-    return _gate(ratios, len(taps) + len(comparison.outputs) + samples), ratios
+        ratios[WHOLE, ""] = _whole(comparison, network, cases[0]).ratio
+    # A separate bound: a policy's bound on float32 does not apply to bfloat16.
+    measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS, part)
+                     for (name, part), ratio in ratios.items())  # fmt: skip
+    largest: dict[str, float] = {}
+    for (name, _), ratio in ratios.items():
+        largest[name] = max(ratio, largest.get(name, 0.0))
+    return GATES["B'"].gate(len(largest), len(taps) + len(comparison.outputs) + samples, measures), largest
 
 
 class _NotRun(Exception):
     """The user's reference does not run under autocast."""
-
-
-def _gate(ratios: dict[str, float], expected: int) -> Gate:
-    # A separate bound: a policy's bound on float32 does not apply to bfloat16.
-    measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS) for name, ratio in ratios.items())
-    return GATES["B'"].gate(len(ratios), expected, measures)
 
 
 def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> ErrorPair:

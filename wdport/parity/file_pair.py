@@ -203,11 +203,13 @@ LONGEST = 80
 
 
 def provenance(
-    converted: Converted, variables: Mapping[str, Array], sha256: str, source_sha256: str | None
-) -> list[Finding]:
+    converted: Converted, variables: Mapping[str, Array], sha256: str, source_sha256: str | None,
+    table_sha256: str | None = None,
+) -> list[Finding]:  # fmt: skip
     """Findings on a converted file with the hash ``sha256`` and on its ``variables`` as read.
 
-    ``source_sha256`` is the hash of the checkpoint that it is compared with, if there is one.
+    ``source_sha256`` is the hash of the checkpoint that it is compared with, if there is one, and ``table_sha256`` that
+    of the mapping table.
     """
     account = converted.account
     if account is None:
@@ -227,6 +229,9 @@ def provenance(
         findings.append(notice(f"{beside.name} is missing; the file holds the same", beside.name))
     if source_sha256 is not None and source_sha256 != account.source.sha256:
         findings.append(notice(f"converted from another file than this one: {account.source.name}, by its SHA-256"))
+    if table_sha256 is not None and table_sha256 != account.mapping.sha256:
+        name = account.mapping.name
+        findings.append(notice(f"converted with another mapping table than this one: {name}, by its SHA-256"))
     return findings
 
 

@@ -192,7 +192,8 @@ class _Run:
     def _unequal(self) -> list[Finding]:
         converted, variables, digests = self.converted, self.weights.variables, self.subject.digests
         findings = [*self.subject.unequal,
-                    *provenance(converted, variables, digests["converted"], digests.get("checkpoint"))]  # fmt: skip
+                    *provenance(converted, variables, digests["converted"], digests.get("checkpoint"),
+                                self.subject.prepared.table.sha256)]  # fmt: skip
         if self.full and not isinstance(converted.family, KeptByKeras):
             self.say("reading the converted file by its own library")
             findings += misread(converted, variables)

@@ -19,6 +19,7 @@ import jax
 import jax.numpy as jnp
 import keras
 import numpy as np
+from keras.src.backend.common.masking import get_keras_mask
 
 from wdport.compare.calls import Case
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
@@ -80,8 +81,6 @@ REPEATS: Final = 1e-9
 SINGULAR: Final = ("zeros", "constant")
 """Samples at which functions often have no slope."""
 
-_FUNCTIONS: Final = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout")
-
 
 class TrainingStart:
     """The models of both sides in float64, whose weights are remembered before other gates change them."""
@@ -127,6 +126,7 @@ class _Steps:
         self._errors: dict[str, float] = {}
         self._causes: dict[str, Finding] = {}
         self._diverged: dict[str, Finding] = {}
+        self._masked, self._moving = False, set[str]()
 
     def gate(self) -> Gate:
         if (text := self._random()) is not None:
@@ -135,7 +135,8 @@ class _Steps:
             self._train(recipe, index * STEPS)
         singular = [fact(text, subject, "unequal") for subject, text in self._singular().items()]
         measures = tuple(measure(name, "error", error, "gradient") for name, error in self._errors.items())
-        missing = [fact(f"the gradient by {name} was not compared", name, "missing") for name in self._uncompared()]
+        missing = [fact(f"the gradient by {name} was not compared{why}", name, "missing")
+                   for name, why in self._uncompared().items()]  # fmt: skip
         findings = (*self._frozen(), *self._unlike_pytorch(), *self._causes.values(), *self._diverged.values(),
                     *singular, *missing)  # fmt: skip
         return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures, findings)
@@ -259,7 +260,9 @@ class _Steps:
 
     def _gradients(self) -> dict[str, Array]:
         """PyTorch's gradients by parameter, views of them."""
-        return {name: p.grad.numpy() for name, p in self._trained().items() if p.grad is not None}
+        gradients = {name: p.grad.numpy() for name, p in self._trained().items() if p.grad is not None}
+        self._moving |= gradients.keys()
+        return gradients
 
     def _trained(self) -> dict[str, torch.nn.Parameter]:
         return {name: parameter for name, parameter in self._module.named_parameters() if parameter.requires_grad}
@@ -309,6 +312,7 @@ class _Steps:
             output, state, penalties = self._model.stateless_call(
                 weights, fixed, *arguments, **mode, return_losses=True
             )
+            self._masked = any(get_keras_mask(array) is not None for array in tensors(output))
             arrays = [jnp.where(jnp.isinf(array), 0.0, array) for array in tensors(output)
                       if jnp.issubdtype(array.dtype, jnp.floating)]  # fmt: skip
             # As in fit: regularizers of weights and of outputs are part of the loss.
@@ -358,6 +362,8 @@ class _Steps:
             for path in move.targets:
                 if path not in self._variables or self._variables[path].trainable == theirs:
                     continue
+                if theirs and self._moving.isdisjoint(move.sources):  # PyTorch's optimizers leave them as they are
+                    continue
                 what = (
                     "trained by PyTorch, and not by the port" if theirs else "trained by the port, and not by PyTorch"
                 )
@@ -377,17 +383,28 @@ class _Steps:
                 if first is not generator:
                     yield fact(f"{path} has the seed of {other}, and drops the same values; give them no seed", path,
                                "unequal")  # fmt: skip
+        if self._masked:
+            yield notice("outputs of the model have a mask, so a loss of `compile` leaves out what is masked")
         changed = [name for name in ("train_step", "compute_loss")
                    if getattr(type(self._model), name) is not getattr(keras.Model, name)]  # fmt: skip
         if changed:
-            yield notice(f"the model's own {' and '.join(changed)} are not compared")
+            yield notice(f"not compared: the model's own {' and '.join(changed)}")
 
-    def _uncompared(self) -> list[str]:
-        trainable = [path for path, variable in self._variables.items() if variable.trainable]
-        unlike = {name for move in self._prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
-        frozen = {finding.subject for finding in self._frozen()}
-        return [path for path in trainable
-                if f"gradient of {path}" not in self._errors and path not in unlike | frozen]  # fmt: skip
+    def _uncompared(self) -> dict[str, str]:
+        """The trained variables whose gradients were not compared, and why, if that is known."""
+        skipped = {finding.subject for finding in self._frozen()}
+        without = set[str]()
+        for move in self._prepared.plan.moves:
+            if move.combine == "weight_norm":
+                skipped |= set(move.targets)
+            if self._moving.isdisjoint(move.sources):
+                without |= set(move.targets)
+        why = ": PyTorch computes none, so set trainable = False in the port"
+        return {
+            path: why * (path in without)
+            for path, variable in self._variables.items()
+            if variable.trainable and path not in skipped and f"gradient of {path}" not in self._errors
+        }
 
 
 @contextmanager
@@ -401,13 +418,21 @@ def _repeatable() -> Iterator[None]:
 
         return replaced
 
-    def like_keras(inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None) -> Any:
+    def like_keras(
+        inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None,
+        waves: Sequence[Callable[[Any], Any]] = (jnp.sin, jnp.cos),
+    ) -> Any:  # fmt: skip
         # A noise shape with sizes of 1 drops whole features.
         shared = noise_shape is not None and any(size == 1 for size in noise_shape[1:])
         if isinstance(seed, int) or (noise_shape is not None and noise_shape[0] == 1):
             # One mask for all steps or all samples, which PyTorch never has.
             rate = -rate
-        return inputs * (1.0 + rate * (jnp.cos if shared else jnp.sin)(inputs))
+        return inputs * (1.0 + rate * waves[shared](inputs))
+
+    def alpha(layer: Any, inputs: Any, training: bool = False) -> Any:
+        if not (training and layer.rate):
+            return inputs
+        return like_keras(inputs, layer.rate, layer.noise_shape, waves=(jnp.tanh, jnp.arctan))
 
     def attention(
         query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *rest: Any, **named: Any
@@ -421,10 +446,11 @@ def _repeatable() -> Iterator[None]:
 
     unchanged = torch.nn.functional.scaled_dot_product_attention
     with ExitStack() as patched:
-        for name in _FUNCTIONS:
-            features = name[-2:] in ("1d", "2d", "3d") or name.startswith("feature")
-            wave = torch.cos if features else torch.sin
+        waves = {"dropout": torch.sin, "alpha_dropout": torch.tanh, "feature_alpha_dropout": torch.arctan}
+        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
+            wave = waves.get(name, torch.cos)  # those of features
             patched.enter_context(patch.object(torch.nn.functional, name, like_torch(wave)))
         patched.enter_context(patch.object(torch.nn.functional, "scaled_dot_product_attention", attention))
         patched.enter_context(patch.object(keras.src.backend.random, "dropout", like_keras))
+        patched.enter_context(patch.object(keras.layers.AlphaDropout, "call", alpha))
         yield

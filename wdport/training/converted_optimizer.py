@@ -134,7 +134,8 @@ def save_optimizer(
 ) -> Path:  # fmt: skip
     """Write an optimizer from :func:`load_optimizer` back to a file after more training.
 
-    ``wdport export --to torch --optimizer-file FILE`` converts it back to PyTorch.
+    ``wdport export --to torch --optimizer-file FILE`` converts it back to PyTorch. If the optimizer was loaded with a
+    ``learning_rate``, the schedule keeps its position.
 
     Args:
         optimizer: the optimizer.
@@ -207,8 +208,8 @@ def every(schedule: Schedule, state: Optimised, steps_per_epoch: int | None) -> 
     # A schedule at its beginning does not show how often it advances; a checkpoint is taken for one of an epoch's end.
     if position and step_count % position == 0:
         return step_count // position
-    what = f"is at {position} after {step_count} optimizer steps"
-    raise UsageError("steps_per_epoch", f"the schedule {what}, not a whole number for each of its steps", "give it")
+    what = f"the schedule is at {position} after {step_count} optimizer steps"
+    raise UsageError("steps_per_epoch", what, "give the number of optimizer steps for each of its steps")
 
 
 def _ahead(

@@ -14,7 +14,7 @@ from jax import Array as Tensor
 from wdport.compare.probe import model_arguments
 from wdport.errors import UsageError, printable
 from wdport.families.registry import known_model
-from wdport.families.user_functions import find_function
+from wdport.families.user_functions import find_function, said_by
 from wdport.keras_runtime import call_names
 from wdport.model import Array, KerasModel, Vocabulary
 from wdport.random_bits import one_loop
@@ -203,8 +203,8 @@ def _fits(shape: tuple[int, ...], expected: tuple[int | None, ...]) -> bool:
 
 
 def _reason(error: Exception) -> str:
-    """What an error of a model says, without Keras's paragraphs before and after it; its class if that is long."""
-    text = one_line(str(error).split("\n\n")[:2][-1].rpartition("is incompatible with the layer: ")[2])
+    """What an error of a model says; its class if that is long."""
+    text = said_by(error)
     says = 0 < len(text) < MAX_REASON
     return f"and the model says: {text}" if says else f"and the model raises {type(error).__name__}"
 
