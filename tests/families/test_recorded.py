@@ -217,8 +217,8 @@ class Net(nn.Module):
         self.fc = nn.Linear(4, 3)
         self.register_buffer("scale", torch.tensor([1.0, 2.0, 5.0]) / 3)
 
-    def forward(self, x):
-        return self.fc(x) * self.scale
+    def forward(self, x, shift=None):
+        return self.fc(x) * self.scale + (0 if shift is None else shift)
 
 
 build = Net
@@ -233,8 +233,8 @@ class Net(keras.Model):
         self.fc = keras.layers.Dense(3)
         self.scale = self.add_weight(shape=(3,), name="scale", trainable=False)
 
-    def call(self, x):
-        return self.fc(x) * self.scale
+    def call(self, x, shift=None):
+        return self.fc(x) * self.scale + (0 if shift is None else shift)
 
 
 def build():
@@ -246,7 +246,7 @@ STEPS_TABLE = """
 format: 2
 torch: steps_net:build
 keras: steps_twin:build
-inputs: ["x: b n={size} 4"]
+inputs: ["x: b n={size} 4"{optional}]
 layers:
   - {{torch: fc, keras: fc, kind: linear}}
 tensors:
@@ -261,18 +261,22 @@ def test_sizes_that_a_recording_lacks_and_a_buffer_that_the_port_holds(
     monkeypatch.syspath_prepend(tmp_path)
     for name, text in (("net", STEPS_NET), ("twin", STEPS_TWIN)):
         Path(f"steps_{name}.py").write_text(text)
-    for name, size in (("one", "12"), ("range", "12..40")):
-        Path(f"{name}.yaml").write_text(STEPS_TABLE.format(size=size))
+    shift = ', "shift?: b n=12..40 3"'
+    for name, size, optional in (("one", "12", ""), ("range", "12..40", ""), ("two", "12..40", shift)):
+        Path(f"{name}.yaml").write_text(STEPS_TABLE.format(size=size, optional=optional))
     importlib.invalidate_caches()
     net: Any = importlib.import_module("steps_net")
     module = net.build()
     torch.save(module.state_dict(), "a.pt")
     cli("convert", "a.pt", "--mapping", "one.yaml", "-o", "a.keras")
-    for name in ("one", "range"):
+    for name in ("one", "range", "two"):
         cli("record", "a.pt", "--mapping", f"{name}.yaml", "-o", f"{name}.npz")
     other = "the port takes other sizes of n of x than the recorded 12, which are not compared"
     # The table in float64 is not the port's, which is the checkpoint's rounded one.
     assert other in cli(*against(Path("a.keras"), Path("one.npz"), Path("one.yaml"))).out
-    assert other not in cli(*against(Path("a.keras"), Path("range.npz"), Path("range.yaml"))).out
+    for name in ("range", "two"):  # a batch of one, which has the other size, leaves an optional input out
+        text = cli(*against(Path("a.keras"), Path(f"{name}.npz"), Path(f"{name}.yaml"))).out
+        assert "the port takes other sizes" not in text
+        assert "PASS" in text
     refused = cli(*against(Path("a.keras"), Path("one.npz"), Path("range.yaml")), code=6).err
     assert "one.npz: has no x with n = 40, which the table states; record it again" in refused

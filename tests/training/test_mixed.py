@@ -21,9 +21,10 @@ from wdport.families.waveletdiff.reference import training_loss
 from wdport.nets.boundary import compile_options, once
 from wdport.optimizers.torch_like import Adam
 from wdport.training import network_training as training
+from wdport.training.batches import TrainingBatches
 from wdport.training.network_training import step_options
 from wdport.training.placement import Placement
-from wdport.training.training_data import TrainingBatches, source_of
+from wdport.training.training_data import source_of
 
 
 def products(jaxpr: Any, names: str = "dot_general") -> list[tuple[str, ...]]:

@@ -19,9 +19,10 @@ from wdport.data.pipeline import transform_dataset
 from wdport.errors import InputError, UsageError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.optimizers.torch_like import SGD, Adam
+from wdport.training.batches import TrainingBatches
 from wdport.training.placement import Placement
 from wdport.training.run_state import NAME
-from wdport.training.training_data import StateSource, TrainingBatches, source_of
+from wdport.training.training_data import StateSource, source_of
 from wdport.wavelets import WaveletTransform
 
 STATES = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(70, 2)).astype(np.float32)

@@ -7,7 +7,7 @@ error of bfloat16.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import jax
 import ml_dtypes
@@ -51,17 +51,22 @@ def bfloat16_gate(
     if samples and isinstance(prepared.family, Sampled):
         network = SamplingNetwork(prepared.family, prepared.config, {POLICY: model}, full=False)
         ratios[WHOLE, ""] = _whole(comparison, network, cases[0]).ratio
-    # A separate bound: a policy's bound on float32 does not apply to bfloat16.
-    measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS, part)
-                     for (name, part), ratio in ratios.items())  # fmt: skip
     largest: dict[str, float] = {}
     for (name, _), ratio in ratios.items():
         largest[name] = max(ratio, largest.get(name, 0.0))
-    return GATES["B'"].gate(len(largest), len(taps) + len(comparison.outputs) + samples, measures), largest
+    return _gate(ratios, len(taps) + len(comparison.outputs) + samples), largest
 
 
 class _NotRun(Exception):
     """The user's reference does not run under autocast."""
+
+
+def _gate(ratios: Mapping[tuple[str, str], float], expected: int) -> Gate:
+    """The gate for the ratios of layers and of their inputs, by name and part."""
+    # A separate bound: a policy's bound on float32 does not apply to bfloat16.
+    measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS, part)
+                     for (name, part), ratio in ratios.items())  # fmt: skip
+    return GATES["B'"].gate(len({name for name, _ in ratios}), expected, measures)
 
 
 def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> ErrorPair:

@@ -28,13 +28,14 @@ from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.torch_like import TorchOptimizer, last_rate
 from wdport.options import COUNT, require_number, require_within
+from wdport.training.batches import TrainingBatches, split
 from wdport.training.model import family_recipe, training_model
 from wdport.training.network_training import NetworkTraining
 from wdport.training.placement import KEPT, placement_of
 from wdport.training.recipe import optimizer_of, require_step
 from wdport.training.run_folder import Events, run_folder
 from wdport.training.run_state import RunState, Saves
-from wdport.training.training_data import Data, TrainingBatches, split
+from wdport.training.training_data import Data
 
 Report = Callable[[int, int, Callable[[], float]], None]
 """Called with the steps done, all steps, and a function that waits for the device and returns the epoch's mean loss so

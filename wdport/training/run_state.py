@@ -36,10 +36,11 @@ from wdport.jax_settings import chosen_numerics
 from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasVariable
 from wdport.optimizers.torch_like import TorchOptimizer
+from wdport.training.batches import TrainingBatches
 from wdport.training.network_training import NetworkTraining
 from wdport.training.placement import Placement
 from wdport.training.run_folder import METRICS, WRITTEN
-from wdport.training.training_data import TrainingBatches, add_values
+from wdport.training.training_data import add_values
 
 NAME: Final = "state.npz"
 FORMAT: Final = 6
