@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from functools import partial
 from threading import Lock
 from types import ModuleType, SimpleNamespace
-from typing import TypeVar
+from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 if "keras" not in sys.modules:
@@ -32,8 +32,14 @@ from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
 
 from wdport.errors import UsageError
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
+from wdport.recorder import one_line
 
 T = TypeVar("T")
+
+_INTRODUCTION: Final = re.compile(
+    r"\A(Exception encountered when calling [^\n]*\n\n|.*?Error encountered:\n\n)+", re.DOTALL
+)
+"""What Keras writes before the message of an error."""
 
 # Keras keeps the masks of traced arrays by id, in a dictionary per thread, and removes one in the thread that frees the
 # array. If that is another (the garbage collector runs in any), the mask stays, and the next array with this id has it.
@@ -176,6 +182,13 @@ def shapes_by_path(model: KerasModel) -> dict[str, tuple[int, ...]]:
     return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
 
 
+def symbolic_inputs(model: KerasModel) -> list[Any]:
+    """The inputs of a functional or sequential model in the order of its definition; none for others."""
+    struct = getattr(model, "_inputs_struct", None)
+    # Keras sorts those of a dictionary by their keys.
+    return list(struct.values()) if isinstance(struct, dict) else list(getattr(model, "inputs", None) or ())
+
+
 def call_names(layer: KerasLayer) -> tuple[str, ...]:
     """Return the names of a layer's positional arguments."""
     try:
@@ -186,13 +199,15 @@ def call_names(layer: KerasLayer) -> tuple[str, ...]:
     return tuple(name for name, parameter in parameters if parameter.kind in positional)
 
 
+def said_by(error: BaseException) -> str:
+    """What an error of a model says on one line, without Keras's paragraphs before and after it."""
+    paragraph = _INTRODUCTION.sub("", str(error)).partition("\n\n")[0]
+    return one_line(paragraph.rpartition("is incompatible with the layer: ")[2])
+
+
 def first_line(error: BaseException) -> str:
-    """The text of an error in one line, without the frame and the colours that Keras adds."""
-    lines = (re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in str(error).splitlines())
-    relevant = [
-        line for line in lines if line and not line.startswith(("Exception encountered", "Arguments received", "•"))
-    ]
-    return f"{type(error).__name__}: {relevant[0] if relevant else ''}"[:160]
+    """The class of an error of a model, and what it says."""
+    return f"{type(error).__name__}: {said_by(error)}"
 
 
 def _attributes(layer: KerasLayer) -> dict[int, str]:

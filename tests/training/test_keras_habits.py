@@ -286,7 +286,7 @@ def test_code_that_no_description_states_is_a_part_of_the_run(
     first = run(1)
     assert run(2)[:1] == first
     monkeypatch.setattr(sys.modules[__name__], "FACTOR", 4.0)
-    with pytest.raises(UsageError, match="another run, which differs in code, traced by JAX"):
+    with pytest.raises(UsageError, match="another run, which differs in code or mapping table, traced by JAX"):
         run(3)
 
 

@@ -27,7 +27,7 @@ from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Family, Programmed, Sampled, Tree
 from wdport.jax_settings import without_paths
-from wdport.keras_runtime import exact_float64, variables_by_path
+from wdport.keras_runtime import exact_float64, symbolic_inputs, variables_by_path
 from wdport.model import Array, Configuration, Free, Function, KerasModel, Signature, Taken
 from wdport.recorder import parse_input
 from wdport.sampling.network import Network, spec, values_from
@@ -122,7 +122,7 @@ def model_inputs(model: KerasModel) -> tuple[Taken, ...]:
     return tuple(
         Taken(tensor.name, tuple(size(length, f"n{place}", axis) for axis, length in enumerate(tensor.shape)),
               kinds.get(str(tensor.dtype)[0], "float"))
-        for place, tensor in enumerate(getattr(model, "inputs", None) or ())
+        for place, tensor in enumerate(symbolic_inputs(model))
     )  # fmt: skip
 
 

@@ -225,10 +225,10 @@ class CustomFamily(PlainFamily):
 
     def _build(self, config: CustomConfig, dtype: str) -> KerasModel:
         from wdport.families.user_functions import build_keras
+        from wdport.keras_runtime import symbolic_inputs
 
         model = build_keras(self.model, config.arguments, dtype, self.told())
-        shapes = getattr(model, "inputs", None) or ()
-        self._input_shapes = tuple(tuple(tensor.shape) for tensor in shapes)
+        self._input_shapes = tuple(tuple(tensor.shape) for tensor in symbolic_inputs(model))
         return model
 
     def unfilled(self) -> AbstractContextManager[None]:

@@ -6,13 +6,11 @@ whose names are only quoted.
 
 from __future__ import annotations
 
-import re
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 import keras
 import numpy as np
@@ -26,20 +24,17 @@ from wdport.files.keras_file import open_weights, quiet_hdf5
 from wdport.keras_runtime import (
     default_float,
     exact_float64,
+    first_line,
     fresh_names,
     layers_by_path,
     require_backend,
+    said_by,
     set_variable,
     unfilled,
     variables_by_path,
 )
 from wdport.model import Array, Document, KerasModel
 from wdport.recorder import Input
-
-_INTRODUCTION: Final = re.compile(
-    r"\A(Exception encountered when calling [^\n]*\n\n|.*?Error encountered:\n\n)+", re.DOTALL
-)
-"""What Keras writes before the message of an error."""
 
 
 def find_function(target: str) -> Callable[..., object]:
@@ -63,8 +58,7 @@ def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[I
         try:
             model = function(**arguments)
         except (Exception, SystemExit) as error:
-            what = f"raises {type(error).__name__}: {said_by(error)}"
-            raise MisfitError(target, what, "correct the function") from error
+            raise MisfitError(target, f"raises {first_line(error)}", "correct the function") from error
         if not isinstance(model, keras.Model):
             raise MisfitError(target, f"returns a {type(model).__name__}, not a keras.Model", "return the model")
         _require_plain(target, model)
@@ -225,12 +219,6 @@ def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras's advice on models that it cannot build, which the caller reports
         model(*model_arguments(model, symbols))
-
-
-def said_by(error: BaseException) -> str:
-    """What an error of a model says on one line, without Keras's paragraphs before and after it."""
-    paragraph = _INTRODUCTION.sub("", str(error)).partition("\n\n")[0]
-    return recorder.one_line(paragraph.rpartition("is incompatible with the layer: ")[2])
 
 
 def _cause(error: BaseException) -> BaseException:

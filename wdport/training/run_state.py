@@ -255,7 +255,7 @@ class RunState:
             **{f"optimizer {name}": _shown(value) for name, value in self._optimizer_settings().items()},
             "network": settings_digest(description(self.model.network)),
             "jax": chosen_numerics(),
-            **({f"code, traced by JAX {jax.__version__}": self._code} if self._has_own_code() else {}),
+            **({f"code or mapping table, traced by JAX {jax.__version__}": self._code} if self._has_own_code() else {}),
             **self.model.settings(),
         }
 

@@ -14,8 +14,8 @@ from jax import Array as Tensor
 from wdport.compare.probe import model_arguments
 from wdport.errors import UsageError, printable
 from wdport.families.registry import known_model
-from wdport.families.user_functions import find_function, said_by
-from wdport.keras_runtime import call_names
+from wdport.families.user_functions import find_function
+from wdport.keras_runtime import call_names, said_by, symbolic_inputs
 from wdport.model import Array, KerasModel, Vocabulary
 from wdport.random_bits import one_loop
 from wdport.recorder import one_line
@@ -116,8 +116,7 @@ class SupervisedTraining(SummedTraining):
 
     def _require_stated(self, source: StateSource, names: tuple[str, ...]) -> None:
         """Raise :class:`UsageError` for inputs, of these names, that are not those that the network states."""
-        arrays, struct = [source.data, *source.others], getattr(self.network, "_inputs_struct", None)
-        symbolic = list(struct.values()) if isinstance(struct, dict) else getattr(self.network, "inputs", None) or []
+        arrays, symbolic = [source.data, *source.others], symbolic_inputs(self.network)
         registration = known_model(self.network)
         family: Any = registration and registration[0]
         ports = family.signature(registration[1]).inputs if registration else ()

@@ -19,7 +19,7 @@ import numpy as np
 
 from wdport.compare.probe import model_arguments, tensor_names, tensors
 from wdport.conversion.load import load_model
-from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
+from wdport.keras_runtime import exact_float64, set_variable, symbolic_inputs, variables_by_path
 from wdport.model import Array, KerasModel
 from wdport.parity.fresh.process import BrokenMessage, receive, send
 from wdport.recorder import cast
@@ -39,7 +39,7 @@ class PortModels:
     @property
     def input_shapes(self) -> list[list[int | None]]:
         """The shapes of the float32 model's inputs, with None for what they leave open; empty if it states none."""
-        return [list(tensor.shape) for tensor in getattr(self._model("float32"), "inputs", None) or ()]
+        return [list(tensor.shape) for tensor in symbolic_inputs(self._model("float32"))]
 
     def use(self, dtype: str, names: Sequence[str], arrays: Sequence[Array]) -> None:
         variables = variables_by_path(self._model(dtype))
