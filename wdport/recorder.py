@@ -171,8 +171,9 @@ EXTREMES = ("zeros", "constant", "large", "missing")
 """Samples of extreme values: all zero, all one number, :data:`LARGE` times normal, with missing values (NaN)."""
 
 UNUSUAL = ("whole", "sparse", "small", "far")
-"""Samples of unusual values, which are run in float32 as well: whole and half numbers, or ids that have a meaning;
-zeros at half of the places and at the end, or runs of equal ids; :data:`TINY` times normal; and :data:`FAR` from 0."""
+"""Samples of unusual values, which are run in float32 as well: odd multiples of 1/2, 1/4, 1/8 and 1, or ids that have a
+meaning; zeros at half of the places and at the end, or runs of equal ids; :data:`TINY` times normal; and :data:`FAR`
+from 0."""
 
 LARGE = 2e4
 """Factor of normal values in a sample of large values: float16 does not hold the largest, and the products of two stay
@@ -469,7 +470,11 @@ class Input:
         if extreme == "far":
             values += FAR * scale
         if extreme == "whole":
-            values = np.round(2.0 * ordinary) / 2.0
+            # Between two multiples of 1/2 and so on, of which rounding half to even takes the lower one in the first
+            # four places, and the upper one in the next four.
+            index = np.arange(values.size).reshape(values.shape)
+            parts, rest = 2.0 ** ((index + 1) % 4), 1 + index // 4 % 2 * 2
+            values = (4.0 * np.round((parts * ordinary - rest) / 4.0) + rest) / parts
         if extreme == "sparse" and values.ndim:
             values *= rng.integers(0, 2, values.shape)
             steps = np.moveaxis(values, int(np.argmax(values.shape)), 0)

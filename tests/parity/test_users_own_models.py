@@ -327,6 +327,74 @@ def channels_last_port() -> Any:
     return keras.Model(ids, dense(layers.Embedding(9, 6, name="words")(ids)))
 
 
+class Lookup(nn.Module):
+    """Returns rows of its weights, which float32 holds."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.fc = nn.Embedding(9, 6), nn.Linear(6, 4)
+
+    def forward(self, ids: torch.Tensor) -> Any:
+        words = self.words(ids)
+        return words, self.fc(words)
+
+
+def lookup_port() -> Any:
+    ids = keras.Input((5,), dtype="int32")
+    words = layers.Embedding(9, 6, name="words")(ids)
+    return keras.Model(ids, [words, dense(words)])
+
+
+class Square(nn.Module):
+    """Pads an image to a square."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.fc = nn.Conv2d(3, 4, 3)
+
+    def forward(self, x: torch.Tensor) -> Any:
+        size = max(x.shape[-2:])
+        return self.fc(nn.functional.pad(x, (0, size - x.shape[-1], 0, size - x.shape[-2])))
+
+
+def square_port(size: Callable[[int, int], int] = max) -> Any:
+    class Port(keras.Model):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = layers.Conv2D(4, 3, name="fc")
+
+        def call(self, x: Any) -> Any:
+            sides = [max(size(*x.shape[1:3]) - side, 0) for side in x.shape[1:3]]
+            return self.fc(ops.pad(x, [(0, 0), (0, sides[0]), (0, sides[1]), (0, 0)]))
+
+    model = Port()
+    model(np.zeros((1, 8, 8, 3)))
+    return model
+
+
+def high_port() -> Any:
+    return square_port(lambda height, width: height)
+
+
+def wide_port() -> Any:
+    return square_port(lambda height, width: width)
+
+
+class Quantized(Base):
+    """Rounds to quarters, of two nearest ones to the even one."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.fc(torch.round(x * 4.0) / 4.0)
+
+
+def quantized_port() -> Any:
+    return functional(lambda x: dense(ops.round(x * 4.0) / 4.0))
+
+
+def half_up_port() -> Any:
+    return functional(lambda x: dense(ops.floor(x * 4.0 + 0.5) / 4.0))
+
+
 class Tied(ChannelsFirst):
     def forward(self, ids: torch.Tensor) -> torch.Tensor:
         return self.words(ids) @ self.words.weight.T + self.fc(self.words(ids)).sum()
@@ -337,6 +405,7 @@ def untied_port() -> Any:
     return keras.Model(ids, ops.matmul(words(ids), ops.transpose(words.embeddings)) + ops.sum(dense(words(ids))))
 
 
+SQUARE = HEAD.format(inputs='"x: b c=3 h=8 w=8 -> b h w c"').replace("linear", "conv2d")
 NORMAL = HEAD.format(inputs='"x: b 6"')
 CARRIED = NORMAL + "tensors:\n  - {torch: mean, keras: scale/mean, rule: identity}\n"
 CELL = NORMAL + "  - {torch: cell, keras: cell, kind: lstm_cell}\n"
@@ -389,6 +458,12 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
     "the states of both ways": ("Encoder", "encoder_port", LSTM, {}, ""),
     "the states of both ways, and the last step": ("LastStep", "last_step_port", LSTM, {}, ""),
     "the states of both ways, exchanged": ("Encoder", "crossed_port", LSTM, {}, "in what it feeds fc"),
+    "images of any sides": ("Square", "square_port", SQUARE, {}, ""),
+    "images that are high": ("Square", "high_port", SQUARE, {}, "the network's output: shape"),
+    "images that are wide": ("Square", "wide_port", SQUARE, {}, "the network's output: shape"),
+    "rows of weights": ("Lookup", "lookup_port", IDS, {}, ""),
+    "rounding to quarters": ("Quantized", "quantized_port", NORMAL, {}, ""),
+    "quarters that are rounded up": ("Quantized", "half_up_port", NORMAL, {}, "is off by"),
     "code that autocast breaks": ("Narrow", "narrow_port", NORMAL, {"full": True}, "does not run under torch.autocast"),
 }
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final, Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     import torch
 
 MakeInputs = Callable[[int, int, float], Sequence[ArrayLike]]
+
+TURNED: Final = recorder.SEEDS // 2
+"""How much larger the seed of a batch of one is whose sizes are those of another in the opposite order."""
 
 
 class Reference(Protocol):
@@ -93,16 +97,20 @@ class Reference(Protocol):
 
 
 class Live:
-    """A PyTorch model that runs here: ``modules`` by dtype with equal weights, in evaluation mode."""
+    """A PyTorch model that runs here: ``modules`` by dtype with equal weights, in evaluation mode.
+
+    ``turned``, if given, are sizes of every input for a further batch of one, such as those of an image that is wide
+    where that of ``drawn`` is high.
+    """
 
     framework = "torch"
     recorded = False
 
     def __init__(
         self, modules: Mapping[str, torch.nn.Module], make_inputs: MakeInputs | None = None, notes: Sequence[str] = (),
-        code: str = "", drawn: Sequence[Input] = (),
+        code: str = "", drawn: Sequence[Input] = (), turned: Sequence[Mapping[str, int]] = (),
     ) -> None:  # fmt: skip
-        self.modules = modules
+        self.modules, self._turned = modules, turned
         self.code = code
         self.names = recorder.module_names(modules["float64"])
         self.shifts = recorder.bias_shifts(modules["float32"])
@@ -125,6 +133,9 @@ class Live:
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         with translated():
             cases = recorder.cases_of(battery, self.make_inputs)
+            if self._turned:
+                pairs = ((case, replace(case, seed=case.seed + TURNED)) for case in cases)
+                cases = [case for pair in pairs for case in (pair if pair[0].batch == 1 else pair[:1])]
             drawn = recorder.with_keys(self.drawn, self.modules["float64"], cases, self.inputs)
             if drawn != self.drawn:
                 self._notes["masks have padding only on the right: under others, queries see no key"] = None
@@ -141,7 +152,10 @@ class Live:
             self._marks = f"some inputs are {', '.join(f'{mark:g}' for mark in marks)}, which the code compares with"
 
     def inputs(self, case: Case) -> tuple[Array, ...]:
-        return recorder.checked_inputs(self.make_inputs, case, "the reference", self.drawn)
+        drawn = self.drawn
+        if self._turned and case.batch == 1 and case.seed % recorder.SEEDS >= TURNED:
+            drawn = tuple(replace(spec, alone=sizes) for spec, sizes in zip(drawn, self._turned, strict=True))
+        return recorder.checked_inputs(self.make_inputs, case, "the reference", drawn)
 
     def use(self, random_biases: bool) -> None:
         if random_biases and self._moved is None:

@@ -14,12 +14,14 @@ from itertools import groupby
 from math import inf
 
 import jax
+import numpy as np
 
 from wdport.compare.alignment import Alignment
 from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, answers_of, leaves
 from wdport.compare.candidate import Candidate, PlainUse, PortSide
 from wdport.compare.comparison import Clock, Companion, Comparison, OutputParts, RoundingErrors
 from wdport.compare.findings import OUTPUT
+from wdport.compare.gate_bounds import FLOAT32_SHARE
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.gates import NOTHING, Explained, beyond, explained
 from wdport.compare.layer_errors import InPort, floors_of, narrowed, output_errors, output_names, rearranged, tap_errors
@@ -448,9 +450,17 @@ class _Engine:
             measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))
             measured.isolated = max(measured.isolated, beyond(measured, errors[1], spread.isolated))
             shares = (0.0, 0.0) if extremes else (float32_share(reference[index]), float32_share(outputs[index]))
+            if min(shares) > FLOAT32_SHARE and self._are_weights(reference[index]):  # of a lookup
+                shares = (0.0, 0.0)
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
         if result.parts is not None and reference and not extremes:
             result.parts.add(outputs[0], reference[0])
+
+    def _are_weights(self, values: Array) -> bool:
+        """Whether all values are among the port's weights, which float32 holds."""
+        variables = [np.asarray(variable.value) for variable in self.result.candidate.models["float64"].variables]
+        weights = [array.ravel() for array in variables if array.dtype == values.dtype]
+        return bool(weights) and bool(np.isin(values, np.concatenate(weights)).all())
 
     def _float32(self, started: _Started, single: Single) -> None:
         """Float32 errors of both sides relative to float64, of every isolated layer and of the outputs."""

@@ -282,7 +282,9 @@ def user_reference(
         fix = "add `inputs:` to the table, give `--input 'x: b 3 48 48'`, or return (module, make_inputs)"
         raise UsageError(target, "the model's inputs are not known", fix)
     drawn = () if subject.make_inputs else longest_inputs(signature, subject.modules["float64"])
-    return Live(subject.modules, subject.make_inputs, [*subject.notes, *_left_out(subject, drawn)], target, drawn)
+    turned = _turned(signature.inputs, drawn, subject.modules["float64"]) if drawn else ()
+    notes = [*subject.notes, *_left_out(subject, drawn)]
+    return Live(subject.modules, subject.make_inputs, notes, target, drawn, turned)
 
 
 def _left_out(subject: Subject, drawn: Sequence[Input]) -> Iterator[str]:
@@ -354,6 +356,23 @@ def _unequal(spec: Input) -> Input:
     for axis, limit in spec.alone.items():
         axis_by_size.setdefault((spec.sizes[axis], limit), axis)
     return replace(spec, alone={axis: limit for (_, limit), axis in axis_by_size.items()})
+
+
+def _turned(stated: Sequence[Input], drawn: Sequence[Input], module: torch.nn.Module) -> tuple[Mapping[str, int], ...]:
+    """The sizes of a batch of one in the opposite order along free axes of equal stated sizes, such as height and
+    width, by input; empty if there are none, or the reference does not accept them."""
+    opposite = dict[tuple[str, int], int]()
+    for plain, spec in zip(stated, drawn, strict=True):
+        axes = [axis for axis in spec.axes if axis in {**plain.alone, **spec.alone}]
+        equal = [axis for axis in axes if spec.sizes[axis] == spec.sizes[axes[0]]]
+        for axis, other in zip(equal, reversed(equal), strict=True):
+            opposite.setdefault((axis, spec.sizes[axis]), {**spec.sizes, **spec.alone}[other])
+    turned = []
+    for spec in drawn:
+        sizes = {axis: opposite[axis, size] for axis, size in spec.sizes.items() if (axis, size) in opposite}
+        turned.append(replace(spec, alone={**spec.alone, **sizes}))
+    same = [spec.shape(1) for spec in drawn] == [spec.shape(1) for spec in turned]
+    return () if same or not _accepts(module, tuple(turned)) else tuple(spec.alone for spec in turned)
 
 
 def _with_length(spec: Input, axis: str, size: int, length: int) -> Input:
