@@ -825,6 +825,7 @@ def changed_tokens(calls: Calls, change: Callable[[Array], Array]) -> dict[str, 
 # --- Conditioning ----------------------------------------------------------------------------------------------------
 
 DRAWS = 3
+RERUNS = 8
 SPREAD_SEED = 11
 ROUNDING = {"float32": 2.0**-24, "float64": 2.0**-53}
 """Largest relative error of rounding to a dtype."""
@@ -866,54 +867,66 @@ class Conditioning:
     taps: dict[str, Spread]
     outputs: Outputs
 
+    def add_outputs(self, moved: Outputs, still: Outputs) -> None:
+        """Add one draw: how far the outputs have ``moved`` from ``still``."""
+        distances = tuple(_distance(a, b) for a, b in zip(moved, still))
+        pairs = zip(self.outputs or distances, distances)
+        self.outputs = tuple(np.maximum(largest, distance) for largest, distance in pairs)
 
-def conditioning(module: Module, case: Case, inputs: tuple[Array, ...], dtype: str, wide: bool = False) -> Conditioning:
-    """Run a float64 module with random relative errors of the size of ``dtype``'s rounding in all tensors between its
-    submodules; without those of float32 if the float32 module computes in ``wide`` numbers itself."""
-    rounded, unit = cast(cast(inputs, np.dtype(dtype)), np.float64), ROUNDING[dtype]
-    # What code computes in float64 on purpose, such as the phase of a large number, is not to be excused.
-    if wide and dtype == "float32":
-        unit = 0.0
+
+def conditioning(module: Module, case: Case, inputs: tuple[Array, ...]) -> Conditioning:
+    """Run a float64 module with random relative errors of the size of its rounding in all tensors between its
+    submodules."""
+    unit = ROUNDING["float64"]
     with highest_precision(), lifted():
-        outputs, calls = record(module, rounded)
+        outputs, calls = record(module, inputs)
         result = Conditioning({name: Spread() for name in calls}, tuple(map(np.zeros_like, outputs)))
-        fed = still = calls
-        # Isolated layers get amplified values in float32, so the rounding of those is what perturbs them.
-        if dtype == "float32" and case.gain != 1.0:
-            fed = {name: cast(call, np.float64) for name, call in answers_of(case, calls).items()}
-            still = isolate(module, rounded, fed)[1]
         for draw in range(DRAWS):
             rng = np.random.default_rng([SPREAD_SEED, case.seed, draw])
-            moved = {name: replace(call, inputs=_moved(call.inputs, rng, unit), outputs=_moved(call.outputs, rng, unit))
-                     for name, call in fed.items()}  # fmt: skip
-            _, isolated = isolate(module, _moved(rounded, rng, unit), moved)
-            disturbed, running = _disturbed(module, _moved(rounded, rng, unit), rng, unit)
-            moves = zip(result.outputs, disturbed, outputs)
-            result.outputs = tuple(np.maximum(largest, _distance(a, b)) for largest, a, b in moves)
+            moved, fed = _moved_calls(calls, rng, unit), _moved(inputs, rng, unit)
+            _, isolated = isolate(module, fed, moved)
+            disturbed, running = _disturbed(module, _moved(inputs, rng, unit), rng, unit)
+            result.add_outputs(disturbed, outputs)
             for name, spread in result.taps.items():
-                if name in isolated and name in still:
-                    spread.add("fed", isolated[name].inputs, still[name].inputs, len(case.extremes))
-                    spread.add("made", isolated[name].outputs, still[name].outputs, len(case.extremes))
+                if name in isolated:
+                    spread.add("fed", isolated[name].inputs, calls[name].inputs, len(case.extremes))
+                    spread.add("made", isolated[name].outputs, calls[name].outputs, len(case.extremes))
                 if name in running:
                     spread.add("running", running[name].outputs, calls[name].outputs, len(case.extremes))
     return result
 
 
-def computes_in_float64(single: Module, inputs: Sequence[Nested]) -> bool:
-    """Whether a float32 module makes a float64 tensor of floating-point ones of float32."""
-    import torch
+def float32_errors(modules: Mapping[str, Module], case: Case, inputs: tuple[Array, ...]) -> Conditioning:
+    """The largest errors of the float32 module itself over :data:`RERUNS` runs on inputs that are moved by one
+    rounding, each relative to the float64 module on the same inputs: those of a single run may be small by chance."""
+    double, single = modules["float64"], modules["float32"]
+    with highest_precision():
+        with lifted():
+            _, calls = record(double, inputs)
+        answers, result = answers_of(case, calls), Conditioning({name: Spread() for name in calls}, ())
+        for rerun in range(RERUNS):
+            rng = np.random.default_rng([SPREAD_SEED, case.seed, rerun])
+            # Twice the largest rounding error, since the moved values are rounded again.
+            unit = 2.0 * ROUNDING["float32"]
+            fed = cast(_moved(cast(inputs, np.float32), rng, unit), np.float32)
+            moved = {name: cast(call, np.float32) for name, call in _moved_calls(answers, rng, unit).items()}
+            outputs, (_, isolated) = run(single, fed), isolate(single, fed, moved)
+            with lifted():
+                truth = cast(fed, np.float64)
+                exact = run(double, truth)
+                _, right = isolate(double, truth, {name: cast(call, np.float64) for name, call in moved.items()})
+            result.add_outputs(cast(outputs, np.float64), exact)
+            for name, spread in result.taps.items():
+                if name in isolated and name in right:
+                    sides = cast(isolated[name], np.float64), right[name]
+                    spread.add("fed", sides[0].inputs, sides[1].inputs, len(case.extremes))
+                    spread.add("made", sides[0].outputs, sides[1].outputs, len(case.extremes))
+    return result
 
-    wide: list[bool] = []
 
-    def watch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
-        result = function(*args, **kwargs)
-        narrow = [item for item in tensors_of(args) if item.dtype == torch.float32 and item.numel() > 1]
-        wide.append(bool(narrow) and isinstance(result, torch.Tensor) and result.dtype == torch.float64)
-        return result
-
-    with functions(watch):
-        run(single, inputs)
-    return any(wide)
+def _moved_calls(calls: Calls, rng: np.random.Generator, unit: float) -> dict[str, Call]:
+    return {name: replace(call, inputs=_moved(call.inputs, rng, unit), outputs=_moved(call.outputs, rng, unit))
+            for name, call in calls.items()}  # fmt: skip
 
 
 def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
@@ -2090,9 +2103,9 @@ def _record_cases(
                 repeats = repeats and is_repeatable(subject.modules["float64"], observation)
                 if not cases and (deviation := fast_path_error(subject.modules["float32"], observation)):
                     notes[f"the reference {FAST} {deviation:.1e}"] = None
-                dtypes = ("float64", "float32") if case.numerics else ("float64",)
-                wide = computes_in_float64(subject.modules["float32"], cast(inputs, np.float32))
-                moves = {dtype: conditioning(subject.modules["float64"], case, inputs, dtype, wide) for dtype in dtypes}
+                moves = {"float64": conditioning(subject.modules["float64"], case, inputs)}
+                if case.numerics:
+                    moves["float32"] = float32_errors(subject.modules, case, inputs)
                 for name, index in scalar_fed(inputs, observation.calls).items() if not sweeps else ():
                     if name in names and index in every:
                         sweeps |= sweep(subject.modules, [name], every[index])

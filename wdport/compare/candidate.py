@@ -170,8 +170,8 @@ class Candidate:
 class PortSide:
     """The models of a candidate, probed at these paths.
 
-    ``precision`` is that of matrix products in the last run. ``pairwise`` isolates layers with their sums computed
-    pairwise.
+    ``precision`` is that of matrix products in the last run. ``pairwise``: with sums computed pairwise, but in
+    :meth:`record`.
     """
 
     def __init__(self, candidate: Candidate, paths: Collection[str], *, pairwise: bool = False) -> None:

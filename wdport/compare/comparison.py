@@ -64,7 +64,6 @@ class OutputParts:
 
     def __init__(self, port: Port) -> None:
         self.port = port
-        self.errors: dict[tuple[str, int], ErrorPair] = {}
         self.overlays: tuple[Overlay, ...] = ()
         self.decoded_error: float | None = None
         self._logic: dict[str, list[float]] = {}
@@ -83,26 +82,17 @@ class OutputParts:
             error = relative_l2(self.port.decode(candidate), self.port.decode(reference))
             self.decoded_error = max(self.decoded_error or 0.0, error)
 
-    def add_single(self, candidate: Array, reference: Array, truth: Array) -> None:
-        """Add float32 outputs of both sides and the truth; the first ones are kept for plots."""
+    def add_single(self, candidate: Array, truth: Array) -> None:
+        """Add float32 outputs of the port and the truth; the first ones are kept for plots."""
         self.overlays = self.overlays or self._overlays(truth, candidate)
-        for name, part in self.port.parts.items():
-            for channel in range(truth.shape[-1]):
-                index = (slice(None), part, channel)
-                pair = self.errors.setdefault((name, channel), ErrorPair())
-                pair.add(candidate[index], reference[index], truth[index])
 
-    def allow(self, spread: Array) -> None:
-        """Allow every value of the output an error of ``spread``, the effect of rounding."""
-        for (name, channel), pair in self.errors.items():
-            part = spread[:, self.port.parts[name], channel]
-            pair.allow(float(np.sum(part**2)), float(np.max(part)))
-
-    def results(self) -> tuple[PartResult, ...]:
+    def results(self, single: Mapping[Case, RoundingErrors]) -> tuple[PartResult, ...]:
+        """The parts, with their float32 errors."""
         part_results = []
         total = sum(self._energy.values())
+        pairs = [item for errors in single.values() for item in errors.parts.items()]
         for name in self.port.parts:
-            ratios = [pair.rms_ratio for (part_name, _), pair in self.errors.items() if part_name == name]
+            ratios = [pair.rms_ratio for (part_name, _), pair in pairs if part_name == name]
             decoded = self._decoded.get(name)
             logic = max(self._logic.get(name, [inf]))
             energy = self._energy[name] / total if total else None
@@ -130,17 +120,25 @@ class OutputParts:
         return tuple(overlays)
 
 
+FED_INPUTS, WHOLE, PARTS = " inputs", ", whole network", " parts"
+"""Groups of float32 errors besides those of isolated layers and outputs."""
+
+
 class RoundingErrors:
-    """Error pairs by the reference's names: ``alone`` of every isolated tap and output, ``inputs`` of the taps' inputs,
-    ``times`` of taps at every value of their input, and ``whole`` of the outputs of the running network. ``unit`` is
-    the dtype's rounding error."""
+    """Error pairs of one case by the reference's names: ``alone`` of every isolated tap and output, ``inputs`` of the
+    taps' inputs, ``whole`` of the outputs of the running network, and ``parts`` of those by part and channel.
+    ``unit`` is the dtype's rounding error.
+
+    Cases are not added up: in the one with the largest values, absolute errors are the largest too, and would hide
+    what only the others show.
+    """
 
     def __init__(self, unit: float = UNIT_ROUNDOFF) -> None:
         self._unit = unit
         self.alone: dict[str, ErrorPair] = {}
         self.inputs: dict[str, ErrorPair] = {}
-        self.times: dict[str, ErrorPair] = {}
         self.whole: dict[str, ErrorPair] = {}
+        self.parts: dict[tuple[str, int], ErrorPair] = {}
 
     def add_outputs(self, names: Sequence[str], running: Sequence[Outputs], isolated: Sequence[Outputs] | None) -> None:
         """Add the network's outputs, running and, if given, isolated: of the port, the reference and the truth."""
@@ -173,32 +171,38 @@ class RoundingErrors:
     def _pair(self, errors: dict[str, ErrorPair], name: str) -> ErrorPair:
         return errors.setdefault(name, ErrorPair(unit=self._unit))
 
-    def add_time(self, name: str, port: Array, reference: Array, truth: Array) -> None:
-        """Add a tap at every value of its input."""
-        self._pair(self.times, name).add(port, reference, truth)
+    def add_parts(self, port: Port, candidate: Array, reference: Array, truth: Array) -> None:
+        """Add the parts of an output that is divided as ``port`` specifies."""
+        for name, part in port.parts.items():
+            for channel in range(truth.shape[-1]):
+                index = (slice(None), part, channel)
+                pair = self.parts.setdefault((name, channel), ErrorPair(unit=self._unit))
+                pair.add(candidate[index], reference[index], truth[index])
 
-    def beyond(self, parts: OutputParts | None) -> bool:
-        """Whether any error exceeds the bound."""
-        more = parts.errors.values() if parts is not None else ()
-        pairs = [*self.alone.values(), *self.inputs.values(), *more, *self.whole.values()]
-        # Not any(... > NUMERICS), which a NaN would pass.
-        return not all(pair.ratio <= NUMERICS for pair in pairs)
+    @property
+    def groups(self) -> Mapping[str, Mapping[Any, ErrorPair]]:
+        """All error pairs, by what a report appends to a name."""
+        return {"": self.alone, FED_INPUTS: self.inputs, WHOLE: self.whole, PARTS: self.parts}
 
-    def exceeding(self) -> dict[tuple[str, str], ErrorPair]:
-        """The isolated taps and outputs beyond the bound, and those that get such inputs, by name and part."""
-        sides = (("", self.alone), (" inputs", self.inputs))
-        pairs = {(name, part): pair for part, side in sides for name, pair in side.items()}
-        return {key: pair for key, pair in pairs.items() if not pair.ratio <= NUMERICS}
+    def exceeding(self) -> list[tuple[str, Any]]:
+        """The group and the name of every error beyond the bound."""
+        # Negated, so that NaN exceeds it.
+        return [(group, name) for group, pairs in self.groups.items() for name, pair in pairs.items()
+                if not pair.ratio <= NUMERICS]  # fmt: skip
 
-    def allow(self, conditioning: Conditioning, outputs: Sequence[str]) -> None:
-        """Compare the errors with the effect of one rounding as well."""
-        for name, spread in conditioning.taps.items():
-            for errors, pair in ((self.alone, spread.made), (self.inputs, spread.fed)):
-                if name in errors:
-                    errors[name].allow(*pair)
-        for name, moves in zip(outputs, conditioning.outputs, strict=True):
+    def allow(self, errors: Conditioning, outputs: Sequence[str], parts: OutputParts | None) -> None:
+        """Compare the errors with these of the reference as well; ``outputs`` are the names of the network's, the
+        first of which is divided into ``parts``, if given."""
+        for name, spread in errors.taps.items():
+            for pairs, (square, largest) in ((self.alone, spread.made), (self.inputs, spread.fed)):
+                if name in pairs:
+                    pairs[name].allow(square, largest)
+        for name, moves in zip(outputs, errors.outputs, strict=True):
             if name in self.whole:
-                self.whole[name].allow(float(np.sum(moves**2)), float(np.max(moves, initial=0.0)))
+                self.whole[name].allow_values(moves)
+        if parts is not None:
+            for (name, channel), pair in self.parts.items():
+                pair.allow_values(errors.outputs[0][:, parts.port.parts[name], channel])
 
 
 class Companion(Protocol):
@@ -240,9 +244,10 @@ class Comparison:
         outputs: the names of the network's outputs among ``taps``.
         arranged: layers whose values are in another order while everything after them agrees, with the order.
         parts: the errors of the parts of a divided output, if it has any.
-        single: float32 errors.
-        pairwise: float32 errors of isolated layers with their sums computed pairwise; empty unless an error in
-            ``single`` exceeds the bound.
+        single: float32 errors by case.
+        pairwise: the same with the port's sums computed pairwise, of cases in which an error in ``single`` exceeds the
+            bound.
+        times: float32 errors of layers at every value of their input.
         evidence: one faulty case in float64, if there is one.
         findings: what is wrong with the comparison itself.
         float64, float32: the counts of the comparisons.
@@ -261,8 +266,9 @@ class Comparison:
     taps: dict[str, TapResult] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     arranged: dict[str, str] = field(default_factory=dict)
-    single: RoundingErrors = field(default_factory=RoundingErrors)
-    pairwise: RoundingErrors = field(default_factory=RoundingErrors)
+    single: dict[Case, RoundingErrors] = field(default_factory=dict)
+    pairwise: dict[Case, RoundingErrors] = field(default_factory=dict)
+    times: dict[str, ErrorPair] = field(default_factory=dict)
     evidence: Evidence | None = None
     findings: dict[Finding, None] = field(default_factory=dict)
     float64: Tally = field(default_factory=Tally)
@@ -288,6 +294,16 @@ class Comparison:
     def faulty(self) -> bool:
         """Whether any layer is beyond the bounds so far."""
         return bool(locate(self.taps.values(), self.bounds["logic"], self.bounds["numerics"]))
+
+    def float32_errors(self) -> Iterator[tuple[str, Any, ErrorPair, ErrorPair]]:
+        """The group and name of every float32 error, as measured, and as it is judged: the one with pairwise sums if
+        it is within the bound, and the measured one is not."""
+        for case, errors in self.single.items():
+            again = self.pairwise.get(case, errors)
+            ordered = set(errors.exceeding()).difference(again.exceeding())
+            for group, pairs in errors.groups.items():
+                for name, pair in pairs.items():
+                    yield group, name, pair, again.groups[group].get(name, pair) if (group, name) in ordered else pair
 
     def find(self, text: str, subject: str = "", kind: str = "fact") -> None:
         """Record a finding against the comparison, once."""

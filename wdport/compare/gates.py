@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wdport.compare.calls import leaves
-from wdport.compare.comparison import Comparison
+from wdport.compare.comparison import FED_INPUTS, PARTS, WHOLE, Comparison
 from wdport.compare.findings import ALONE, FED, GATES, OUTPUT, RUNNING, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
 from wdport.compare.layer_errors import output_errors
@@ -105,36 +105,36 @@ def float64_measures(tap: TapResult) -> list[Measure]:
 
 
 def float32_gate(comparison: Comparison) -> Gate:
-    """Gate float32 (B): errors as multiples of the reference's own, per tap, and per part and channel of the output."""
-    for name, pair in comparison.single.alone.items():
-        tap = comparison.taps[name]
-        tap.rms_ratio, tap.max_ratio, tap.bias = pair.rms_ratio, pair.max_ratio, pair.bias
-    for name, pair in comparison.single.inputs.items():
-        comparison.taps[name].inputs_ratio = pair.ratio
-    for name, pair in comparison.single.times.items():
-        tap = comparison.taps[name]
-        tap.rms_ratio, tap.max_ratio = max(tap.rms_ratio, pair.rms_ratio), max(tap.max_ratio, pair.max_ratio)
-    measures = [reading for name in comparison.single.alone for reading in float32_measures(comparison.taps[name])]
-    measures += [measure(name, "float32", pair.ratio, "numerics", ", whole network")
-                 for name, pair in comparison.single.whole.items()]  # fmt: skip
-    if comparison.parts is not None:
-        measures += [measure(OUTPUT, "float32", pair.rms_ratio, "numerics", f" {part} feature {channel}")
-                     for (part, channel), pair in comparison.parts.errors.items()]  # fmt: skip
-    later = comparison.alignment.later - set(comparison.single.alone)  # calls that no case in float32 makes
+    """Gate float32 (B): errors as multiples of the reference's own, per tap, and per part and channel of the output.
+
+    Where an error comes from the order in which XLA adds numbers, the one with pairwise sums is judged.
+    """
+    whole, parts, orders = dict[str, float](), dict[tuple[str, int], float](), dict[str, Finding]()
+    for group, name, measured, judged in comparison.float32_errors():
+        if group == PARTS:
+            parts[name] = max(parts.get(name, 0.0), judged.rms_ratio)
+        elif group == WHOLE:
+            whole[name] = max(whole.get(name, 0.0), judged.ratio)
+        elif group == FED_INPUTS:
+            comparison.taps[name].inputs_ratio = max(comparison.taps[name].inputs_ratio, judged.ratio)
+        else:
+            comparison.taps[name].add_float32(judged)
+        if judged is not measured and group != PARTS:
+            text = (
+                f"{name}{group} has {measured.ratio:.1f} times the reference's float32 error; the cause is the order "
+                f"in which XLA adds numbers on this device: with pairwise sums, it has {judged.ratio:.1f} times"
+            )
+            orders.setdefault(f"{name}{group}", notice(text, name))
+    for name, pair in comparison.times.items():
+        comparison.taps[name].add_float32(pair)
+    compared = dict.fromkeys(name for errors in comparison.single.values() for name in errors.alone)
+    measures = [reading for name in compared for reading in float32_measures(comparison.taps[name])]
+    measures += [measure(name, "float32", ratio, "numerics", WHOLE) for name, ratio in whole.items()]
+    measures += [measure(OUTPUT, "float32", ratio, "numerics", f" {part} feature {channel}")
+                 for (part, channel), ratio in parts.items()]  # fmt: skip
+    later = comparison.alignment.later - set(compared)  # calls that no case in float32 makes
     expected = len(comparison.alignment.taps) - len(later) + len(comparison.outputs)
-    return GATES["B"].gate(len(comparison.single.alone), expected, tuple(measures), tuple(_orders_of_sums(comparison)))
-
-
-def _orders_of_sums(comparison: Comparison) -> list[Finding]:
-    """Notices on layers whose float32 errors come from the order in which XLA adds the numbers of a sum."""
-    still = comparison.pairwise.exceeding()
-    sides = {"": comparison.pairwise.alone, " inputs": comparison.pairwise.inputs}
-    return [
-        notice(f"{name}{part}: the cause is the order in which XLA adds numbers on this device; with pairwise sums, "
-               f"it has {sides[part][name].ratio:.1f} times the reference's float32 error", name)
-        for name, part in comparison.single.exceeding()
-        if name in sides[part] and (name, part) not in still
-    ]  # fmt: skip
+    return GATES["B"].gate(len(compared), expected, tuple(measures), tuple(orders.values()))
 
 
 def float32_measures(tap: TapResult) -> list[Measure]:

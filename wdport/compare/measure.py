@@ -154,7 +154,8 @@ def ulps(values: Array, exact: Array) -> float:
 
 @dataclass
 class ErrorPair:
-    """Rounding errors of the candidate and of the reference relative to one float64 truth, over many runs."""
+    """Rounding errors of the candidate and of the reference relative to one float64 truth, over the arrays of a
+    run."""
 
     candidate_square: float = 0.0
     reference_square: float = 0.0
@@ -184,15 +185,18 @@ class ErrorPair:
         self.count += c.size
 
     def allow(self, square: float, largest: float) -> None:
-        """Add how far one run moves when all its inputs are perturbed by one rounding: a sum of squares, and the
-        largest value."""
-        self.spread_square += square
+        """Compare with this error as well: a sum of squares, and the largest value."""
+        self.spread_square = max(self.spread_square, square)
         self.spread_max = max(self.spread_max, largest)
+
+    def allow_values(self, errors: Array) -> None:
+        """The same for errors (absolute) of single values."""
+        self.allow(float(np.sum(errors**2)), float(np.max(errors, initial=0.0)))
 
     @property
     def rms_ratio(self) -> float:
         """The candidate's RMS error over the reference's, which counts as at least the rounding error of the result
-        and, if it was measured, the effect of rounding the inputs."""
+        and, if they were measured, its errors in further runs."""
         # A reference that happens to be exact must not make a correctly rounded port infinitely worse.
         least = max(self.unit * self.truth_square**0.5, self.spread_square**0.5)
         return _quotient(self.candidate_square**0.5, max(self.reference_square**0.5, least))

@@ -156,7 +156,7 @@ class Probe:
     that is ``None``.
 
     ``eager`` runs it eagerly instead of compiled: much faster if the model's code changes between runs. ``pairwise``
-    isolates layers with their sums computed pairwise: see :mod:`wdport.compare.programs`.
+    computes sums pairwise, in the whole model and in isolation: see :mod:`wdport.compare.programs`.
     """
 
     def __init__(
@@ -171,7 +171,8 @@ class Probe:
         self._callers: dict[str, str] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._exact = any(str(variable.dtype) == "float64" for variable in model.weights)
-        self._whole = self._outputs if eager else CompiledProgram(self._outputs)
+        whole = sums_pairwise(self._outputs) if pairwise else self._outputs
+        self._whole = whole if eager else CompiledProgram(whole)
         self._record = self._traced_record if eager else CompiledProgram(self._traced_record, FAST_COMPILE)
         isolate = sums_pairwise(self._traced_isolate) if pairwise else self._traced_isolate
         self._isolate = isolate if eager else CompiledProgram(isolate, FAST_COMPILE)

@@ -88,8 +88,8 @@ class Reference(Protocol):
         """The observation of ``case``; in float32, the modules ``taps`` are isolated."""
 
     def conditioning(self, case: Case, dtype: str) -> Conditioning:
-        """How far every tap moves in ``case`` when everything that it is given is perturbed by the rounding of
-        ``dtype``."""
+        """How far every tap moves in ``case`` when everything that it is given is perturbed by one rounding; for
+        "float32", the largest errors of the reference itself in further runs."""
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         """The outputs at ``times`` (n,) of these modules, which are fed one number per sample; modules that were not
@@ -200,12 +200,9 @@ class Live:
         self.use(case.random_biases)
         with translated():
             inputs = self.inputs(case)
-            wide = dtype == "float32" and recorder.computes_in_float64(
-                self.modules["float32"], recorder.cast(inputs, np.float32)
-            )
-            if wide:
-                self._notes["the reference computes in float64, also where the network is in float32"] = None
-            return recorder.conditioning(self.modules["float64"], case, inputs, dtype, wide)
+            if dtype == "float32":
+                return recorder.float32_errors(self.modules, case, inputs)
+            return recorder.conditioning(self.modules["float64"], case, inputs)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         with translated():

@@ -8,6 +8,7 @@ from typing import Annotated
 
 from wdport.compare.calls import Calls
 from wdport.compare.gate_bounds import LOGIC, NUMERICS
+from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Answers
 from wdport.model import Array
 from wdport.shared_types import Number, about
@@ -47,6 +48,11 @@ class TapResult:
     conditioned: Annotated[Number, about(
         "Largest float64 error that is not counted, because a single rounding of every value between layers explains "
         "it.")] = 0.0  # fmt: skip
+
+    def add_float32(self, pair: ErrorPair) -> None:
+        """Add the float32 errors of its isolated outputs in one case."""
+        self.rms_ratio, self.max_ratio = max(self.rms_ratio, pair.rms_ratio), max(self.max_ratio, pair.max_ratio)
+        self.bias = max(self.bias, pair.bias, key=abs)
 
     def sound(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
         """Whether the layer, fed the reference's inputs, is within the bounds of float64 (A) and float32 (B)."""

@@ -25,7 +25,7 @@ from wdport.compare.gate_bounds import FLOAT32_SHARE
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.gates import NOTHING, Explained, beyond, explained
 from wdport.compare.layer_errors import InPort, floors_of, narrowed, output_errors, output_names, rearranged, tap_errors
-from wdport.compare.measure import Ranges, float32_share
+from wdport.compare.measure import ErrorPair, Ranges, float32_share
 from wdport.compare.programs import Deferred, Pending, trim_memory
 from wdport.compare.reference import Reference
 from wdport.compare.results import Evidence, TapResult
@@ -148,7 +148,7 @@ class _Engine:
                     return
             self._finish(under_way)
         with self.clock.gate("B"):
-            self._condition([case for case in cases if case.numerics])
+            self._repeat(cases[0].random_biases)
 
     def sweep(self) -> None:
         """Compare at every value of scalar inputs with few possible values: the layers whose only input is such a
@@ -244,7 +244,7 @@ class _Engine:
             self._float64(started)
         if started.observation.single is not None and not (self.brief and self.result.faulty):
             with self.clock.gate("B"):
-                self._float32(started, started.observation.single)
+                self._float32(started)
         if self.companion is not None and not (self.brief and self.result.faulty):
             with self.clock.gate(self.companion.letter):
                 self._accompanied(started, self.companion)
@@ -265,11 +265,13 @@ class _Engine:
             return  # it is off, or a layer inside it is, at the battery's values already
         errors = output_errors(tuple(port["float64"]), tuple(recording.exact))
         result.taps[tap.reference].isolated = max(result.taps[tap.reference].isolated, *errors)
-        inside = (result.taps[name].candidate for name, part in result.single.exceeding() if not part)
+        inside = (result.taps[name].candidate for errors in result.single.values()
+                  for group, name in errors.exceeding() if not group)  # fmt: skip
         if any(path.startswith(f"{tap.candidate}/") for path in inside):
             return  # its layers run in it here, so their error in float32 would count as its own
         if port["float32"].shape == recording.truth.shape:
-            result.single.add_time(tap.reference, port["float32"], recording.single, recording.truth)
+            pair = result.times.setdefault(tap.reference, ErrorPair())
+            pair.add(port["float32"], recording.single, recording.truth)
 
     def _accompany(self, dtype: str, inputs: tuple[Array, ...]) -> Array:
         assert self.companion is not None
@@ -382,41 +384,57 @@ class _Engine:
         )
         return {**by_tap, OUTPUT: output}
 
-    def _condition(self, cases: Sequence[Case]) -> None:
-        """If a float32 error exceeds the bound, compare it with the effect of one rounding as well."""
-        result = self.result
-        # Conditioning runs the reference again for each case, so it is measured only if something exceeds the bound.
-        if not result.single.beyond(result.parts):
-            return
-        spreads = [result.reference.conditioning(case, "float32") for case in cases]
-        for spread in spreads:
-            result.single.allow(spread, result.outputs)
-            if result.parts is not None:
-                result.parts.allow(spread.outputs[0])
-        # The code of an eager port changes between comparisons, so that tracing it again would take longer than it.
-        if result.single.exceeding() and not result.candidate.eager and not self.brief:
-            port = PortSide(result.candidate, self.alignment.watched, pairwise=True)
-            for case, spread in zip(cases, spreads, strict=True):
-                self._sum_pairwise(port, case)
-                result.pairwise.allow(spread, result.outputs)
+    def _repeat(self, random_biases: bool) -> None:
+        """Where a float32 error with these weights exceeds the bound, compare it with the reference's errors in further
+        runs, since that of a single run may be small by chance; if it still exceeds it, run the port with its sums
+        computed pairwise, to find the cause."""
+        result, pairwise = self.result, None
+        for case, errors in result.single.items():
+            if case.random_biases != random_biases or not errors.exceeding():
+                continue
+            reference_errors = result.reference.conditioning(case, "float32")
+            errors.allow(reference_errors, result.outputs, result.parts)
+            # The code of an eager port changes between comparisons, so that tracing it again would take longer than it.
+            if errors.exceeding() and not result.candidate.eager and not self.brief:
+                pairwise = pairwise or PortSide(result.candidate, self.alignment.watched, pairwise=True)
+                again = result.pairwise[case] = self._summed_pairwise(pairwise, case)
+                again.allow(reference_errors, result.outputs, result.parts)
 
-    def _sum_pairwise(self, port: PortSide, case: Case) -> None:
-        """Measure the float32 errors of isolated layers and of the outputs with their sums computed pairwise, to name
-        the cause."""
-        observation = self.result.observe(case)
-        if observation.single is None:
-            return
+    def _summed_pairwise(self, port: PortSide, case: Case) -> RoundingErrors:
+        """The float32 errors of a case with the port's sums computed pairwise."""
+        observation, errors = self.result.observe(case), RoundingErrors()
+        if (single := observation.single) is None:
+            return errors
         _, shapes = self.port.shapes(self.signature.in_port(observation.inputs))
         taps = self.alignment.of(observation.calls, shapes, len(observation.inputs) < len(self.signature.inputs))
         into = InPort(taps, shapes)
-        answers, narrow = into(answers_of(case, observation.calls)), self.signature.in_port(observation.single.inputs)
-        outputs, calls = port.isolate("float32", narrow, answers, self._doubtful(taps, into))
-        self._add_taps(self.result.pairwise, taps, into, calls, observation.single)
-        sides = [
-            self.result.outputs_in_port(side[0], observation.names, outputs) for side in observation.single.isolated
-        ]
-        for name, *arrays in zip(self.result.outputs, outputs, *sides, strict=False):
-            self.result.pairwise.add_isolated(name, *arrays)
+        answers, narrow = into(answers_of(case, observation.calls)), self.signature.in_port(single.inputs)
+        running = port.run("float32", "whole", narrow)
+        isolated = port.isolate("float32", narrow, answers, self._doubtful(taps, into))
+        self._add_single(errors, case, taps, into, (running, *isolated), observation)
+        return errors
+
+    def _add_single(
+        self, errors: RoundingErrors, case: Case, taps: Sequence[Tap], into: InPort,
+        port: tuple[Outputs, Outputs, Calls], observation: Observation,
+    ) -> int:  # fmt: skip
+        """Add the float32 errors of the outputs and of every isolated layer; returns how many could be compared.
+        ``port`` are its outputs, and its outputs and calls in isolation."""
+        result, single, (outputs, isolated_outputs, calls) = self.result, observation.single, port
+        assert single is not None
+        reference, truth, *isolated_references = (
+            result.outputs_in_port(side, observation.names, outputs)
+            for side in (*single.outputs, *(isolated[0] for isolated in single.isolated))
+        )
+        if reference:
+            # With a gain, isolated outputs differ if one side computes them by a layer, and the other by a function of
+            # an earlier layer's output: only values of three axes grow.
+            isolated = (isolated_outputs, *isolated_references) if case.gain == 1.0 else None
+            errors.add_outputs(result.outputs, (outputs, reference, truth), isolated)
+        if result.parts is not None and reference:
+            errors.add_parts(result.parts.port, outputs[0], reference[0], truth[0])
+            result.parts.add_single(outputs[0], truth[0])
+        return len(result.outputs) * bool(reference) + self._add_taps(errors, taps, into, calls, single)
 
     def _add_taps(self, errors: RoundingErrors, taps: Sequence[Tap], into: InPort, port: Calls, single: Single) -> int:
         """Add the float32 errors of isolated layers; returns how many could be compared."""
@@ -462,25 +480,14 @@ class _Engine:
         weights = [array.ravel() for array in variables if array.dtype == values.dtype]
         return bool(weights) and bool(np.isin(values, np.concatenate(weights)).all())
 
-    def _float32(self, started: _Started, single: Single) -> None:
+    def _float32(self, started: _Started) -> None:
         """Float32 errors of both sides relative to float64, of every isolated layer and of the outputs."""
         if started.running is None or started.isolated is None:
             return
-        result = self.result
-        outputs, (isolated_outputs, port) = started.running.result(), started.isolated.result()
-        sides, names = (*single.outputs, *(isolated[0] for isolated in single.isolated)), started.observation.names
-        reference, truth, *isolated_references = (result.outputs_in_port(side, names, outputs) for side in sides)
-        result.float32.expected += len(result.outputs)
-        if reference:
-            # With a gain, isolated outputs differ if one side computes them by a layer, and the other by a function of
-            # an earlier layer's output: only values of three axes grow.
-            isolated = (isolated_outputs, *isolated_references) if started.case.gain == 1.0 else None
-            result.single.add_outputs(result.outputs, (outputs, reference, truth), isolated)
-            result.float32.compared += len(result.outputs)
-        if result.parts is not None and reference:
-            result.parts.add_single(outputs[0], reference[0], truth[0])
-        result.float32.expected += len(started.taps)
-        result.float32.compared += self._add_taps(result.single, started.taps, started.into, port, single)
+        errors, tally = self.result.single.setdefault(started.case, RoundingErrors()), self.result.float32
+        port = (started.running.result(), *started.isolated.result())
+        tally.expected += len(self.result.outputs) + len(started.taps)
+        tally.compared += self._add_single(errors, started.case, started.taps, started.into, port, started.observation)
 
     def _accompanied(self, started: _Started, companion: Companion) -> None:
         """Compare the companion's outputs with the reference's."""

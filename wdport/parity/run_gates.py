@@ -261,7 +261,7 @@ class _Run:
             taps=tuple(comparison.taps.values()),
             settings=comparison.alignment.settings,
             causes=causes,
-            parts=self.more.parts(parts.results()) if parts is not None else (),
+            parts=self.more.parts(parts.results(comparison.single)) if parts is not None else (),
             decoded=parts.decoded_error if parts is not None else None,
             words=comparison.signature.words,
             assumed=converted.assumed,

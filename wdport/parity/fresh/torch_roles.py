@@ -22,7 +22,7 @@ from wdport.parity.model_pair import own_reference, source_tensors, user_referen
 from wdport.parity.planned_items import expected
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair, described
-from wdport.recorder import cast, checked_inputs, conditioning, highest_precision, lifted, one_line, run
+from wdport.recorder import cast, checked_inputs, conditioning, float32_errors, highest_precision, lifted, one_line, run
 
 
 class ReferenceModel:
@@ -74,9 +74,12 @@ class ReferenceModel:
         return [*exact, *narrow, *truth], len(exact), names
 
     def spread(self, inputs: tuple[Array, ...], dtype: str) -> list[Array]:
-        """How far every value of the outputs moves under the rounding of ``dtype``."""
-        # Of the case, only the seed and the gain are used.
-        return list(conditioning(self.live.modules["float64"], Case(0, 1, 1.0), inputs, dtype).outputs)
+        """How far every value of the outputs moves under one rounding; for "float32", the largest errors of the
+        reference itself."""
+        case = Case(0, 1, 1.0)  # only its seed and gain are used
+        if dtype == "float32":
+            return list(float32_errors(self.live.modules, case, inputs).outputs)
+        return list(conditioning(self.live.modules["float64"], case, inputs).outputs)
 
 
 def _pair(job: Mapping[str, Any]) -> Pair:
