@@ -30,7 +30,7 @@ from wdport.recorder import Call, layer_of
 
 from .corpus import PAIRS
 from .running import BOUND, Sides
-from .scoring import UNCOUNTED, Answer, fates_of, run_command, sums_alone
+from .scoring import UNCOUNTED, Answer, fates_of, run_command
 from .seeded import FAULTS, HARMLESS, Fault
 
 HEAD = ("fault", "pair", "at", "exit", "last agrees", "first unlike", "named", "cause", "seconds", "told")
@@ -74,8 +74,7 @@ def locate(fault: Fault, ask: Ask = run_command) -> Located:
         sides = Sides(pair, model)
         answer = ask(pair.reference("honest"), model, pair.inputs, Path(folder, "suggested.yaml"))
         error = error_under(answer, sides)
-        verdict = answer.document.get("verdict")
-        equal = error <= BOUND and (answer.code == 0 or (verdict is not None and sums_alone(verdict)))
+        equal = error <= BOUND and answer.code == 0
         unlike = answer.first_unlike or {}
         first, last = path_of(unlike), path_of(answer.document.get("last_agrees"))
         if fault.harmless:

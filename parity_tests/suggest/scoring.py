@@ -140,19 +140,6 @@ class Score:
         return not self.wrong and (self.code == STOPPED or (self.code == 0 and self.error <= BOUND))
 
 
-def sums_alone(verdict: Mapping[str, Any]) -> bool:
-    """Whether the only faults in a verdict's document are float32 errors that come from the order of additions.
-
-    On some CPUs, Keras's ``GroupNormalization`` is beyond the bound for that reason, in a correct port too.
-    """
-    failed = [gate for gate in verdict["gates"] if not gate["passed"]]
-    findings = [each for gate in failed for each in gate["findings"]]
-    explained = {each["text"].partition(": the cause is the order in which XLA adds")[0] for each in findings
-                 if each["kind"] == "notice"}  # fmt: skip
-    faults = [f"{each['subject']} {each['part']}".strip() for each in findings if each["kind"] != "notice"]
-    return [gate["name"] for gate in failed] == ["B"] and explained.issuperset(faults)
-
-
 @lru_cache(maxsize=4)
 def sides_of(pair: str) -> Sides:
     """The pair's models with honest names."""

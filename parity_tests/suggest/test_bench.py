@@ -14,7 +14,7 @@ from .corpus import PAIRS
 from .faults import edited, first_difference, locate, order_of
 from .names import HOW
 from .running import BOUND, Sides, checkpoint, leaves, randomise
-from .scoring import UNCOUNTED, Answer, Fates, Score, score, sums_alone
+from .scoring import UNCOUNTED, Answer, Fates, Score, score
 from .seeded import FAULTS, HARMLESS, Fault
 
 EVERY = [pytest.param(name, marks=() if name == "fused" else pytest.mark.full)
@@ -80,11 +80,10 @@ def test_names_change_and_nothing_else(name: str) -> None:
 
 @pytest.mark.parametrize("name", EVERY)
 def test_the_tables_by_hand_verify(name: str, tmp_path: Path) -> None:
-    """Up to the order of additions."""
     weights = checkpoint(randomise(PAIRS[name].build_torch(), 3), tmp_path / "model.pt")
     port = wdport.Port(PAIRS[name].truth)
     verdict = port.verify(weights, port.convert(weights, tmp_path / "model.weights.h5").output)
-    assert verdict or sums_alone(verdict.to_json())
+    assert verdict
 
 
 def located(fault: Fault, keras: str, *causes: str):  # type: ignore[no-untyped-def]

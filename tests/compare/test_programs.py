@@ -6,6 +6,7 @@ import gc
 import time
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import jax
@@ -13,20 +14,10 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 import pytest
-import torch
 from jax import lax
 
-from wdport.compare.calls import Case
-from wdport.compare.candidate import Candidate
-from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.probe import Probe
 from wdport.compare.programs import CompiledProgram, compared_numbers, sums_pairwise
-from wdport.compare.reference import Live
-from wdport.compare.run_cases import compare
-from wdport.mapping.names import NamePattern
-from wdport.mapping.rows import Table, TapRow
-from wdport.model import Signature
-from wdport.recorder import parse_input
 
 
 class Slow:
@@ -143,48 +134,42 @@ def test_sums_are_more_precise() -> None:
     assert error <= 13 * 2.0**-24  # 12 additions, one after the other, and the result
 
 
-class Mean(torch.nn.Module):
-    """The mean of (B, 8), after a layer of the same numbers."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.norm = torch.nn.Identity()
-        self.eval()
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.norm(x.mean(1))
+CONVOLUTIONS: dict[str, tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "many channels": ((2, 9, 9, 70), (3, 3, 70, 5), {"padding": "SAME"}),
+    "with a stride": ((2, 9, 9, 66), (2, 2, 66, 5), {"padding": "VALID", "window_strides": (2, 2)}),
+    "with a dilation": ((2, 9, 9, 40), (3, 3, 40, 5), {"padding": "SAME", "rhs_dilation": (2, 2)}),
+    "transposed": ((2, 9, 9, 40), (3, 3, 40, 5), {"padding": ((2, 2), (1, 2)), "lhs_dilation": (2, 2)}),
+    "in groups": ((2, 9, 9, 64), (3, 3, 16, 8), {"padding": "SAME", "feature_group_count": 4}),
+    "of large patches": ((2, 16, 16, 3), (8, 8, 3, 5), {"padding": "VALID", "window_strides": (8, 8)}),
+}
 
 
-class KerasMean(keras.Model):
-    """The same, with 2^12 added before the numbers and subtracted later, in one sum or in a loop."""
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_in_blocks_stay_the_same(name: str) -> None:
+    images, kernel, settings = CONVOLUTIONS[name]
 
-    def __init__(self, looped: bool, dtype: str) -> None:
-        super().__init__(dtype=dtype)
-        self.looped, self.norm = looped, keras.layers.Identity(dtype=dtype)
+    def convolved(x: jax.Array, w: jax.Array) -> jax.Array:
+        return lax.conv_general_dilated(
+            x, w, **{"window_strides": (1, 1), **settings}, dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
 
-    def call(self, x: Any) -> Any:
-        large = jnp.full_like(x[:, :1], 2.0**12)
-        if self.looped:
-            return self.norm(lax.scan(lambda so_far, v: (so_far + v, None), large[:, 0], x.T)[0] / 8 - 2.0**9)
-        # The halves of the axis are added first, so that pairwise both large numbers give an exact zero.
-        return self.norm(jnp.sum(jnp.concatenate([large, x[:, :4], -large, x[:, 4:]], axis=1), axis=1) / 8)
+    rng = np.random.default_rng(0)
+    x, w = rng.normal(size=images), rng.normal(size=kernel)
+    with jax.enable_x64(True):
+        expected, found = (jax.jit(function)(x, w) for function in (convolved, sums_pairwise(convolved)))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-@pytest.mark.parametrize("looped", [False, True])
-def test_only_the_order_of_additions_is_named(looped: bool) -> None:
-    models: dict[str, Any] = {dtype: KerasMean(looped, dtype) for dtype in ("float64", "float32")}
-    for dtype, model in models.items():
-        with jax.enable_x64(dtype == "float64"):
-            model(np.zeros((1, 8), dtype))
-    norm = NamePattern("norm")
-    table = Table("mean", "", "", "", None, (), (TapRow(0, norm, norm),))
-    candidate = Candidate(models, table, Signature((parse_input("x: b w=8"),)))
-    live = Live({"float64": Mean().double(), "float32": Mean()}, drawn=candidate.signature.inputs)
-    comparison = compare(live, candidate, [Case(0, 4, 1.0)])
-    float64, float32 = float64_gate(comparison), float32_gate(comparison)
-    assert (float64.passed, float32.passed) == (True, False)
-    notices = [str(finding) for finding in float32.findings if finding.notice]
-    assert [text.partition(":")[0] for text in notices] == ([] if looped else ["norm inputs"])
+def test_products_are_more_precise() -> None:
+    """4,096 products, which are added in blocks of 32."""
+    rng = np.random.default_rng(0)
+    x, w = (rng.uniform(1, 2, shape).astype(np.float32) for shape in ((4, 64, 64), (64, 64, 3)))
+    exact = np.einsum("bij,ijo->bo", x.astype(np.float64), w.astype(np.float64))
+    product = partial(jnp.einsum, "bij,ijo->bo", precision="highest")
+    convolution = partial(lax.conv, window_strides=(1, 1), padding="VALID", precision="highest")
+    images, kernel = np.moveaxis(x, 2, 1)[:, :, None], w.transpose(2, 1, 0)[:, :, None]
+    for found in (sums_pairwise(product)(x, w), sums_pairwise(convolution)(images, kernel)[..., 0, 0]):
+        assert np.max(np.abs(found / exact - 1)) <= 20 * 2.0**-24  # at most 64 products, and 6 or 7 additions
 
 
 def _compares(x: jax.Array) -> jax.Array:
