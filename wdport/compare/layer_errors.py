@@ -14,7 +14,7 @@ from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, leave
 from wdport.compare.findings import OUTPUT
 from wdport.compare.gate_bounds import FLOAT32_SHARE
 from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names, mask_places
-from wdport.compare.measure import float32_share, one_magnitude, relative_l2, sample_errors
+from wdport.compare.measure import float32_share, one_magnitude, relative_l2, sample_errors, wrong_samples
 from wdport.compare.relations import arrangement, same
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Rule, Shape
@@ -131,6 +131,18 @@ def tap_errors(
     first, right = candidate.get(tap.fed), expected.get(tap.fed)
     before = _largest(fed(first, right), floors) if first is not None and right is not None else 0.0
     return max(before, _largest(fed(port_call, call), floors)), _largest(made(tap, port_call, call), floors)
+
+
+def wrong_samples_of(
+    tap: Tap, candidate: Calls, expected: Mapping[str, ExpectedCall], floors: Sequence[float], bound: float
+) -> set[int]:
+    """The samples of the batch in which a tap's inputs or outputs are off by more than the bound; empty if that cannot
+    be told."""
+    port_call, call = candidate.get(tap.candidate), expected.get(tap.candidate)
+    if port_call is None or call is None:
+        return set()
+    pairs = [*(fed(port_call, call) or []), *(made(tap, port_call, call) or [])]
+    return set().union(*(wrong_samples(np.asarray(c), r, floors, bound) for c, r in pairs))
 
 
 def rearranged(tap: Tap, candidate: Calls, expected: Mapping[str, ExpectedCall], reference: Calls) -> str | None:

@@ -72,19 +72,38 @@ def sample_errors(candidate: Array, reference: Array, floors: Sequence[float]) -
     """
     if not candidate.ndim or len(reference) != len(floors) or not np.isfinite(candidate).all():
         return relative_l2(candidate, reference)
+    return largest_error(*_norms(candidate, reference), floors)
+
+
+def wrong_samples(candidate: Array, reference: Array, floors: Sequence[float], bound: float) -> set[int]:
+    """The samples whose error, as for :func:`sample_errors`, exceeds the bound; empty if that cannot be told."""
+    if not candidate.ndim or candidate.shape != reference.shape or len(reference) != len(floors):
+        return set()
+    errors = errors_of_samples(*_norms(candidate, reference), floors)
+    return {index for index, error in enumerate(errors) if not error <= bound}
+
+
+def _norms(candidate: Array, reference: Array) -> tuple[Array, Array]:
+    """By sample, the norms of the difference and of the reference."""
     # NumPy subtracts no booleans, and integers may wrap around.
-    difference = np.subtract(candidate, reference, dtype=np.float64 if candidate.dtype.kind in "biu" else None)
-    sides = (np.asarray(array, np.float64).reshape(len(floors), -1) for array in (difference, reference))
+    with np.errstate(invalid="ignore"):
+        difference = np.subtract(candidate, reference, dtype=np.float64 if candidate.dtype.kind in "biu" else None)
+    sides = (np.asarray(array, np.float64).reshape(len(reference), -1) for array in (difference, reference))
     differences, sizes = (np.linalg.norm(side, axis=1) for side in sides)
-    return largest_error(differences, sizes, floors)
+    return differences, sizes
 
 
 def largest_error(differences: Array, sizes: Array, floors: Sequence[float]) -> float:
     """The largest relative error of a sample, as for :func:`sample_errors`, from norms by sample."""
+    return max(errors_of_samples(differences, sizes, floors), default=0.0)
+
+
+def errors_of_samples(differences: Array, sizes: Array, floors: Sequence[float]) -> list[float]:
+    """The relative error of every sample, as for :func:`sample_errors`, from norms by sample."""
     ordinary = min((size for size, floor in zip(sizes, floors, strict=True) if size and not floor), default=0.0)
     scales = np.maximum(sizes, np.asarray(floors) * ordinary)
     pairs = zip(differences.tolist(), scales.tolist(), strict=True)
-    return max((error / scale if scale else (inf if error else 0.0) for error, scale in pairs), default=0.0)
+    return [error / scale if scale else (inf if error else 0.0) for error, scale in pairs]
 
 
 WHOLE: Final = 2.0**24

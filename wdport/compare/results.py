@@ -48,6 +48,8 @@ class TapResult:
     conditioned: Annotated[Number, about(
         "Largest float64 error that is not counted, because a single rounding of every value between layers explains "
         "it.")] = 0.0  # fmt: skip
+    only: Annotated[str, about(
+        "The only inputs with which the layer differs in float64, if not with all; empty otherwise.")] = ""  # fmt: skip
 
     def add_float32(self, pair: ErrorPair) -> None:
         """Add the float32 errors of its isolated outputs in one case."""
@@ -74,6 +76,8 @@ class Fault:
         "wrong.")]  # fmt: skip
     logic: Annotated[Number, about("Relative float64 error.")]
     ratio: Annotated[Number, about("Float32 error as a multiple of the reference's.")]
+    only: Annotated[str, about(
+        "The only inputs with which they differ in float64, if not with all; empty otherwise.")] = ""  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -124,10 +128,10 @@ def locate(taps: Iterable[TapResult], logic: float = LOGIC, numerics: float = NU
     for tap in taps:
         if not tap.fed(logic, numerics):
             candidate = by_reference[tap.caller].candidate if tap.caller else ""
-            fault = Fault(tap.caller, candidate, tap.reference, tap.inputs, tap.inputs_ratio)
+            fault = Fault(tap.caller, candidate, tap.reference, tap.inputs, tap.inputs_ratio, tap.only)
             # Only the first layer that a caller feeds wrongly: later ones get wrong inputs from the same code.
             faults.setdefault((tap.caller, True), fault)
         if not tap.sound(logic, numerics):
             ratio = max(tap.rms_ratio, tap.max_ratio)
-            faults[tap.reference, False] = Fault(tap.reference, tap.candidate, "", tap.isolated, ratio)
+            faults[tap.reference, False] = Fault(tap.reference, tap.candidate, "", tap.isolated, ratio, tap.only)
     return tuple(faults.values())

@@ -7,7 +7,7 @@ that all later code compares arrays of one layout. Results are added case by cas
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -24,11 +24,21 @@ from wdport.compare.findings import OUTPUT
 from wdport.compare.gate_bounds import FLOAT32_SHARE
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.gates import NOTHING, Explained, beyond, explained
-from wdport.compare.layer_errors import InPort, floors_of, narrowed, output_errors, output_names, rearranged, tap_errors
-from wdport.compare.measure import ErrorPair, Ranges, float32_share
+from wdport.compare.layer_errors import (
+    InPort,
+    floors_of,
+    narrowed,
+    output_errors,
+    output_names,
+    rearranged,
+    tap_errors,
+    wrong_samples_of,
+)
+from wdport.compare.measure import ErrorPair, Ranges, float32_share, wrong_samples
 from wdport.compare.programs import Deferred, Pending, trim_memory
 from wdport.compare.reference import Reference
 from wdport.compare.results import Evidence, TapResult
+from wdport.compare.sightings import Sightings
 from wdport.compare.taps import Tap
 from wdport.errors import WdportError
 from wdport.model import Array
@@ -112,6 +122,7 @@ class _Engine:
         self.alignment, self.port, self.clock = result.alignment, result.port, result.clock
         self.signature, self.logic = result.signature, result.bounds["logic"]
         self.ranges = Ranges()
+        self.sightings = Sightings(result.probes[0])
         self.plain: PlainUse | None = None
         # The most values in the inputs of a case so far: before a larger one, the arrays of others are released.
         self.largest = 0
@@ -296,15 +307,15 @@ class _Engine:
         running |= dict.fromkeys(padded, (0.0, 0.0))
         running |= self._arranged(running, through, started, outputs)
         isolated, isolated_outputs, into = running, outputs, started.into
+        isolated_calls, expected = through, started.calls
         if self._differing(running):
             doubtful = self._doubtful(started.taps, started.into)
-            isolated_outputs, answered = self.port.isolate("float64", started.inputs, started.calls, doubtful)
-            self._keep(started, answered, isolated_outputs)
-            expected = started.calls
+            isolated_outputs, isolated_calls = self.port.isolate("float64", started.inputs, started.calls, doubtful)
+            self._keep(started, isolated_calls, isolated_outputs)
             if into.misfits:  # most of them only follow from the first: in isolation, the shapes after it are right
-                into = InPort(started.taps, answered)
+                into = InPort(started.taps, isolated_calls)
                 expected = into(started.observation.calls)
-            isolated = self._tap_errors(answered, started, expected, into)
+            isolated = self._tap_errors(isolated_calls, started, expected, into)
             isolated |= dict.fromkeys(into.misfed, (inf, 0.0))  # of these, the code around the layer is to blame
             isolated |= dict.fromkeys(padded, (0.0, 0.0))
         if not result.arranged:
@@ -329,14 +340,23 @@ class _Engine:
             measured, call = result.taps[tap.reference], started.observation.calls[tap.reference]
             spread = explanations.get(tap.reference, NOTHING)
             measured.cumulative = max(measured.cumulative, beyond(measured, running_error[1], spread.running))
-            measured.inputs = max(measured.inputs, beyond(measured, isolated_error[0], spread.fed))
-            measured.isolated = max(measured.isolated, beyond(measured, isolated_error[1], spread.isolated))
+            fed_error = beyond(measured, isolated_error[0], spread.fed)
+            own_error = beyond(measured, isolated_error[1], spread.isolated)
+            measured.inputs, measured.isolated = max(measured.inputs, fed_error), max(measured.isolated, own_error)
+            if not max(fed_error, own_error) <= self.logic:
+                wrong = wrong_samples_of(tap, isolated_calls, expected, floors_of(started.case), self.logic)
+                measured.only = self._sighted(started, tap.reference, wrong)
             # Extreme cases hold zeros and constants, which are exact in float32 and would look like a precision leak.
             shares = [0.0 if started.case.extremes else narrowed(side) for side in (call, through[tap.candidate])]
             measured.share32 = (max(measured.share32[0], shares[0]), max(measured.share32[1], shares[1]))
             self.ranges.add(tap.reference, call.outputs)
             result.float64.compared += 1
             result.runs[tap.reference] += 1
+
+    def _sighted(self, started: _Started, name: str, samples: Collection[int]) -> str:
+        """Note that a layer or an output differs in this case; returns the only inputs so far with which it does."""
+        self.sightings.add(name, started.case, [array.shape for array in started.inputs], samples)
+        return self.sightings.only(name)
 
     def _keep(self, started: _Started, calls: Calls, outputs: Outputs) -> None:
         """Keep the port's calls and outputs of the first faulty case, from which causes are found."""
@@ -466,7 +486,11 @@ class _Engine:
             floors, sides = floors_of(started.case), (outputs, isolated_outputs)
             errors = [output_errors((side[index],), (reference[index],), floors)[0] for side in sides]
             measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))
-            measured.isolated = max(measured.isolated, beyond(measured, errors[1], spread.isolated))
+            own_error = beyond(measured, errors[1], spread.isolated)
+            measured.isolated = max(measured.isolated, own_error)
+            if not own_error <= self.logic:
+                wrong = wrong_samples(isolated_outputs[index], reference[index], floors, self.logic)
+                measured.only = self._sighted(started, name, wrong)
             shares = (0.0, 0.0) if extremes else (float32_share(reference[index]), float32_share(outputs[index]))
             if min(shares) > FLOAT32_SHARE and self._are_weights(reference[index]):  # of a lookup
                 shares = (0.0, 0.0)

@@ -196,9 +196,10 @@ def probable(verdict: Verdict, fault: Fault) -> str:
 
 
 def remark(verdict: Verdict, fault: Fault, waivers: Mapping[str, str]) -> str:
-    """The explanation of a fault, and which of the ``waivers`` of :func:`waivers_of` lets it pass."""
+    """The only inputs with which a fault shows, its explanation, and which of the ``waivers`` of :func:`waivers_of`
+    lets it pass."""
     waiver = waivers.get(fault.feeds or fault.reference)
-    return "; ".join(filter(None, (probable(verdict, fault), f"waived {waiver}" if waiver else "")))
+    return "; ".join(filter(None, (fault.only, probable(verdict, fault), f"waived {waiver}" if waiver else "")))
 
 
 def nearness(verdict: Verdict, tap: TapResult) -> float:

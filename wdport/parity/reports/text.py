@@ -175,6 +175,8 @@ def _faults(verdict: Verdict, faults: tuple[Fault, ...]) -> list[str]:
     for fault in faults[:_MAX_FAULTS]:
         lines.append(f"  {printable(place(fault), 2 * NAME_CHARS)}")
         lines.append(f"    off by {number(fault.logic)} in float64, {number(fault.ratio)} times PyTorch's in float32")
+        if fault.only:
+            lines.append(f"    {printable(fault.only, NAME_CHARS)}")
         if names := phrases.probable(verdict, fault):
             lines.append(f"    probably: {names}")
         if waiver := waivers.get(fault.feeds or fault.reference):

@@ -1,0 +1,53 @@
+"""Where a fault shows that does not show everywhere: at another size, in one kind of sample, with other weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import keras
+import pytest
+import torch
+
+from wdport.compare.calls import CASES
+from wdport.compare.candidate import Candidate
+from wdport.compare.reference import Live
+from wdport.compare.results import locate
+from wdport.compare.run_cases import compare
+from wdport.mapping.names import NamePattern
+from wdport.mapping.rows import Table, TapRow
+from wdport.model import Signature
+from wdport.recorder import parse_input
+
+FAULTS: dict[str, tuple[Any, str]] = {
+    "always": (lambda x: x + 1e-3, ""),
+    "long inputs": (lambda x: x + (1e-3 if (x.shape[1] or 0) > 12 else 0.0), "only with inputs of (1, 20)"),
+    "zeros": (lambda x: x + 1e-3 * jnp.all(x == 0, 1, keepdims=True), "only in samples of zeros"),
+    "far from 0": (lambda x: x + 1e-3 * (jnp.mean(x, 1, keepdims=True) > 100), "only in samples of values far from 0"),
+    "large values": (
+        lambda x: x + 1e-2 * (jnp.abs(x) > 20),
+        "only with values 50 times as large, in samples of large values and in samples of values far from 0",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_says_with_which_inputs_it_shows(name: str) -> None:
+    function, only = FAULTS[name]
+    models: dict[str, Any] = {}
+    for dtype in ("float64", "float32"):
+        with jax.enable_x64(dtype == "float64"):
+            x = keras.Input((None,), dtype=dtype)
+            models[dtype] = keras.Model(
+                x, keras.layers.Lambda(function, lambda shape: shape, name="layer", dtype=dtype)(x)
+            )
+    row = NamePattern("layer")
+    candidate = Candidate(models, Table("mean", "", "", "", None, (), (TapRow(0, row, row),)),
+                          Signature((parse_input("x: b t=8..20"),)))  # fmt: skip
+    module = torch.nn.Sequential()
+    module.add_module("layer", torch.nn.Identity())
+    live = Live({"float64": module.eval(), "float32": module}, drawn=candidate.signature.inputs)
+    comparison = compare(live, candidate, CASES)
+    faults = locate(comparison.taps.values())
+    assert [(fault.reference, fault.only) for fault in faults][:1] == [("layer", only)]

@@ -1,0 +1,58 @@
+"""In which cases, and in which samples of them, a layer differs: a fault at other sizes than the stated ones, or with a
+few values only, is hard to see otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final
+
+from wdport.compare.calls import Case
+
+SAMPLES: Final[Mapping[str, str]] = {
+    "zeros": "zeros",
+    "constant": "one value",
+    "large": "large values",
+    "missing": "missing values",
+    "whole": "multiples of 1/8",
+    "sparse": "many zeros",
+    "small": "small values",
+    "far": "values far from 0",
+}
+"""The values of a sample, by the name of its kind in a case."""
+
+
+class Sightings:
+    """``first`` is the case of ordinary values, of the stated sizes."""
+
+    def __init__(self, first: Case) -> None:
+        self._first = first
+        self._places: dict[str, dict[str, None]] = {}
+        self._everywhere: set[str] = set()
+
+    def add(self, name: str, case: Case, shapes: Sequence[tuple[int, ...]], samples: Collection[int]) -> None:
+        """A layer differs in a case, in which the inputs have these shapes; ``samples`` are those in which it does, if
+        known."""
+        kinds = {case.extremes[index] for index in samples} if case.extremes else set()
+        if case == self._first:
+            self._everywhere.add(name)
+        elif kinds and "" not in kinds and kinds != set(case.extremes):
+            words = [SAMPLES[kind] for kind in case.extremes if kind in kinds]
+            self._note(name, f"in samples of {', '.join(dict.fromkeys(words))}")
+        elif case.batch == 1 != self._first.batch:
+            self._note(name, f"with inputs of {', '.join(map(str, shapes))}")
+        elif case.scale != self._first.scale:
+            self._note(name, f"with values {case.scale / self._first.scale:g} times as large")
+        elif case.random_biases:
+            self._note(name, "with random biases")
+        else:
+            self._everywhere.add(name)
+
+    def _note(self, name: str, place: str) -> None:
+        self._places.setdefault(name, {})[place] = None
+
+    def only(self, name: str) -> str:
+        """The only inputs with which a layer differs, such as "only in samples of zeros"; "" if there are others."""
+        places = list(self._places.get(name, ()))
+        if name in self._everywhere or not places:
+            return ""
+        return f"only {', '.join(places[:-1])}{' and ' if places[1:] else ''}{places[-1]}"
