@@ -109,12 +109,12 @@ def float32_gate(comparison: Comparison) -> Gate:
 
     Where an error comes from the order in which XLA adds numbers, the one with pairwise sums is judged.
     """
-    whole, parts, orders = dict[str, float](), dict[tuple[str, int], float](), dict[str, Finding]()
+    networks, parts, orders = dict[str, float](), dict[tuple[str, int], float](), dict[str, Finding]()
     for group, name, measured, judged in comparison.float32_errors():
         if group == PARTS:
             parts[name] = max(parts.get(name, 0.0), judged.rms_ratio)
         elif group == WHOLE:
-            whole[name] = max(whole.get(name, 0.0), judged.ratio)
+            networks[name] = max(networks.get(name, 0.0), judged.ratio)
         elif group == FED_INPUTS:
             comparison.taps[name].inputs_ratio = max(comparison.taps[name].inputs_ratio, judged.ratio)
         else:
@@ -129,7 +129,7 @@ def float32_gate(comparison: Comparison) -> Gate:
         comparison.taps[name].add_float32(pair)
     compared = dict.fromkeys(name for errors in comparison.single.values() for name in errors.alone)
     measures = [reading for name in compared for reading in float32_measures(comparison.taps[name])]
-    measures += [measure(name, "float32", ratio, "numerics", WHOLE) for name, ratio in whole.items()]
+    measures += [measure(name, "float32", ratio, "numerics", WHOLE) for name, ratio in networks.items()]
     measures += [measure(OUTPUT, "float32", ratio, "numerics", f" {part} feature {channel}")
                  for (part, channel), ratio in parts.items()]  # fmt: skip
     later = comparison.alignment.later - set(compared)  # calls that no case in float32 makes

@@ -171,8 +171,8 @@ class Probe:
         self._callers: dict[str, str] = {}
         self._names: dict[str, tuple[str, ...]] = {}
         self._exact = any(str(variable.dtype) == "float64" for variable in model.weights)
-        whole = sums_pairwise(self._outputs) if pairwise else self._outputs
-        self._whole = whole if eager else CompiledProgram(whole)
+        outputs = sums_pairwise(self._outputs) if pairwise else self._outputs
+        self._whole = outputs if eager else CompiledProgram(outputs)
         self._record = self._traced_record if eager else CompiledProgram(self._traced_record, FAST_COMPILE)
         isolate = sums_pairwise(self._traced_isolate) if pairwise else self._traced_isolate
         self._isolate = isolate if eager else CompiledProgram(isolate, FAST_COMPILE)
