@@ -54,7 +54,7 @@ class Reference(Protocol):
 
     @property
     def shifts(self) -> Mapping[str, Array]:
-        """The shifts of its random biases, float32 by parameter; the port's biases get the same."""
+        """The shifts of its random biases, float32 by name; the port's variables get the same."""
 
     @property
     def evaluating(self) -> bool:
@@ -109,11 +109,12 @@ class Live:
     def __init__(
         self, modules: Mapping[str, torch.nn.Module], make_inputs: MakeInputs | None = None, notes: Sequence[str] = (),
         code: str = "", drawn: Sequence[Input] = (), turned: Sequence[Mapping[str, int]] = (),
+        shifts: Mapping[str, Array] | None = None,
     ) -> None:  # fmt: skip
         self.modules, self._turned = modules, turned
         self.code = code
         self.names = recorder.module_names(modules["float64"])
-        self.shifts = recorder.bias_shifts(modules["float32"])
+        self.shifts = recorder.bias_shifts(modules["float32"]) if shifts is None else shifts
         self.environment: dict[str, str] = {}
         self.findings: list[str] = []
         self._notes = dict.fromkeys(notes)
