@@ -25,6 +25,7 @@ import inspect
 import json
 import os
 import platform
+import random
 import re
 import secrets
 import sys
@@ -1655,7 +1656,9 @@ def build(
         narrow, make_inputs = _make(factory, target, checkpoint, state)
     with lifted(), _before_loading(double):
         wide, _ = _make(factory, target, checkpoint, state)
-    if not set(map(id, narrow.modules())).isdisjoint(map(id, wide.modules())):
+    # One without tensors, such as an activation, may be shared by all models.
+    own_parts = {id(part) for part in narrow.modules() if part is narrow or named_tensors(part)}
+    if not own_parts.isdisjoint(map(id, wide.modules())):
         raise Refusal(4, target, "returns the same module at every call", "build a new module in it")
     # Before the module becomes float32; "torch.float16" without its first six characters.
     stored = {name: str(tensor.dtype)[6:] for name, tensor in (state.tensors if state else narrow.state_dict()).items()}
@@ -2138,7 +2141,7 @@ def _record_cases(
                 observation = observe(
                     subject.modules, case, inputs, names, note=lambda text: notes.update({text: None})
                 )
-                repeats = repeats and is_repeatable(subject.modules["float64"], observation)
+                repeats = repeats and is_repeatable(subject.modules["float64"], observation, target)
                 if not cases and (deviation := fast_path_error(subject.modules["float32"], observation)):
                     notes[f"the reference {FAST} {deviation:.1e}"] = None
                 dtypes = ("float64", "float32") if case.numerics else ("float64",)
@@ -2157,11 +2160,35 @@ def _record_cases(
     return {"repeats": repeats, "notes": list(notes), "shifts": shifted, "sweeps": swept, "cases": cases}
 
 
-def is_repeatable(module: Module, observation: Observation) -> bool:
-    """Whether another run gives bitwise equal outputs."""
+def is_repeatable(module: Module, observation: Observation, where: str) -> bool:
+    """Whether another run gives bitwise equal outputs; raises :class:`Refusal` if their difference is more than one of
+    rounding, since there is then nothing to compare with."""
+    before = _random_states()
     with highest_precision(), lifted():
-        pairs = zip(run(module, observation.inputs), observation.outputs)
-        return all(np.array_equal(again, first, equal_nan=again.dtype.kind == "f") for again, first in pairs)
+        outputs = run(module, observation.inputs)
+    pairs = list(zip(outputs, observation.outputs))
+    if all(np.array_equal(again, first, equal_nan=again.dtype.kind == "f") for again, first in pairs):
+        return True
+    if not all(again.shape == first.shape and np.allclose(again, first, REPEATED, REPEATED, equal_nan=True)
+               for again, first in pairs):  # fmt: skip
+        if _random_states() != before:
+            fix = "let it draw none unless self.training is true"
+            raise Refusal(6, where, "draws random numbers in evaluation mode, so no outputs can be compared", fix)
+        fix = "let it keep nothing of earlier calls, and draw no random numbers"
+        raise Refusal(6, where, "gives other outputs when it runs again on the same inputs", fix)
+    return False
+
+
+REPEATED = 1e-10
+"""Largest difference of float64 outputs, absolute and relative, that the order of additions may cause."""
+
+
+def _random_states() -> list[object]:
+    """The states of the generators of random numbers that a module may use."""
+    import torch
+
+    state = np.random.get_state(legacy=False)
+    return [torch.get_rng_state().tolist(), repr(state), random.getstate()]
 
 
 FAST = "computes something else on PyTorch's fast path, without gradients: its outputs are off by"

@@ -174,8 +174,11 @@ class Live:
                 observation = recorder.observe(
                     self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
                 )
-                # Once, on the first case: PyTorch's fused attention path may compute something else than its layers one
-                # by one.
+                # Once, on the first case; of a random reference, nothing else can be said. PyTorch's fused attention
+                # path may compute something else than its layers one by one.
+                repeats = bool(self.environment) or recorder.is_repeatable(
+                    self.modules["float64"], observation, self.code or "the reference"
+                )
                 fast_error = 0.0 if self.environment else recorder.fast_path_error(self.modules["float32"], observation)
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
                 # An error of a reference that comes with wdport is a bug, and keeps its traceback.
@@ -191,7 +194,7 @@ class Live:
                 import torch
 
                 self.environment = {"torch": str(torch.__version__), "torch_matmul": precision}
-                if not recorder.is_repeatable(self.modules["float64"], observation):
+                if not repeats:
                     self.findings.append("the reference does not repeat itself bit for bit")
                 if fast_error:
                     self.findings.append(f"the reference {recorder.FAST} {fast_error:.1e}")
