@@ -21,6 +21,8 @@ from tests.make import SMALL, TWO_LEVELS, make_state, record_small, save
 from wdport import recorder
 from wdport.compare.calls import CASES
 from wdport.compare.measure import relative_l2
+from wdport.compare.reference import Live
+from wdport.errors import IncompleteError
 from wdport.families.waveletdiff.family import FAMILY
 from wdport.recorder import Refusal, build, isolate, lifted, module_names, record, record_file
 
@@ -473,6 +475,61 @@ def shared() -> nn.Module:
     return nn.Linear(2, 2)
 
 
+HELD, ACT, NORM = nn.Linear(2, 2), nn.ReLU(), nn.LayerNorm(2, elementwise_affine=False)
+
+
+def shared_part() -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 2), ACT, HELD)
+
+
+def shared_activation() -> nn.Module:
+    return nn.Sequential(nn.Linear(2, 2), ACT, NORM, nn.Linear(2, 2), ACT)
+
+
+def test_parts_without_tensors_may_be_shared_by_all_models(tmp_path: Path) -> None:
+    """Each model calls the one object twice, and both calls are recorded for either."""
+    save(tmp_path / "a.pt", shared_activation().state_dict())
+    modules = build(f"{__name__}:shared_activation", str(tmp_path / "a.pt")).modules
+    seen = recorder.observe(modules, recorder.CASES[0], (tokens(4, 2),))
+    assert list(seen.calls) == ["0", "1", "2", "3", "1#2"]
+    assert seen.single is not None
+    for (_, calls), dtype in zip(seen.single.isolated, (np.float32, np.float64), strict=True):
+        assert {call.outputs[0].dtype for call in calls.values()} == {np.dtype(dtype)}
+
+
+class Restless(nn.Module):
+    """Draws in evaluation mode as well, or counts its calls."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.fc, self.how, self.calls = nn.Linear(3, 3), how, 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls += 1
+        return {
+            "dropout": lambda: nn.functional.dropout(self.fc(x), 0.3),
+            "noise": lambda: self.fc(x) + torch.randn(4, 3),
+            "numpy": lambda: self.fc(x) * float(np.random.rand()),
+            "count": lambda: self.fc(x) + self.calls,
+            "unused": lambda: self.fc(x) + 0.0 * torch.randn(4, 3),
+        }[self.how]()
+
+
+@pytest.mark.parametrize("how", ["dropout", "noise", "numpy", "count", "unused"])
+def test_a_reference_that_gives_other_outputs_cannot_be_compared(how: str, tmp_path: Path) -> None:
+    """It says so and nothing else: such a reference differs without gradients as well."""
+    single = Restless(how).eval()
+    live = Live({"float32": single, "float64": copy.deepcopy(single).double()}, drawn=[recorder.parse_input("x: b 3")])
+    if how == "unused":
+        live.observe(recorder.CASES[0], ())
+        assert live.findings == []
+        return
+    words = "gives other outputs when it runs again" if how == "count" else "draws random numbers in evaluation mode"
+    with pytest.raises(IncompleteError, match=words):
+        live.observe(recorder.CASES[0], ())
+    assert live.findings == []
+
+
 def raising() -> nn.Module:
     raise ValueError("no such\ndataset")
 
@@ -516,6 +573,9 @@ REFUSALS: dict[str, tuple[str, Any, int, str]] = {
                   "the model's inputs are not known"),
     "the same again": ("tests.test_recorder:shared", {"weight": torch.ones(2, 2), "bias": torch.ones(2)}, 4,
                        "returns the same module at every call"),
+    "a part again": ("tests.test_recorder:shared_part",
+                     {f"{n}.{name}": t for n in (0, 2) for name, t in nn.Linear(2, 2).state_dict().items()}, 4,
+                     "returns the same module at every call"),
     "batch elsewhere": ("tests.test_recorder:odd_inputs", {}, 4, r"gives float64 \(5, 3\) for a batch of 4"),
     "inputs that do not fit": ("tests.test_recorder:wrong_inputs", {}, 4, "running it raises RuntimeError"),
 }  # fmt: skip
@@ -532,7 +592,7 @@ def test_refusals(tmp_path: Path, case: str) -> None:
         path.write_bytes(change)
     elif isinstance(change, str):
         torch.save({"state_dict": change}, path)
-    elif "weight" in change:
+    elif {"weight", "0.weight"} & set(change):
         torch.save(change, path)
     else:
         torch.save({name: tensor for name, tensor in {**make_state(), **change}.items() if tensor is not None}, path)

@@ -25,6 +25,7 @@ import inspect
 import json
 import os
 import platform
+import random
 import re
 import secrets
 import sys
@@ -34,6 +35,7 @@ import zlib
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
+from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
     Any,
@@ -689,35 +691,81 @@ def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int, insid
     return [all(bool(np.all(mask[index])) for mask in finite) for index in range(batch)]
 
 
-def bias_shift(name: str, shape: tuple[int, ...], seed: int = BIAS_SEED) -> Array:
-    """The N(0, 0.2^2) shift in float32 for the parameter of this name."""
+def named_tensors(module: Module) -> dict[str, Tensor]:
+    """Every parameter and buffer under each of its names: ``named_parameters`` has a shared one only once."""
+    return {
+        f"{path}.{name}".lstrip("."): tensor
+        for path, part in module.named_modules(remove_duplicate=False)
+        for name, tensor in (*part._parameters.items(), *part._buffers.items())
+        if tensor is not None
+    }
+
+
+def _memory(tensor: Tensor) -> object:
+    """What is equal for two tensors that share all their memory."""
+    return (tensor.data_ptr(), tuple(tensor.shape), tensor.stride()) if tensor.numel() else id(tensor)
+
+
+def _memories(tensors: Mapping[str, Tensor], names: Collection[str]) -> set[object]:
+    return {_memory(tensors[name]) for name in names if name in tensors}
+
+
+CONSTANT_WITHIN = 1e-6
+"""Values that differ by less than this count as equal. Zeros hide whatever they multiply, and ones hide an order."""
+
+
+def bias_shift(name: str, values: Array, seed: int = BIAS_SEED) -> Array:
+    """The N(0, 0.2^2) shift in float32 for the parameter of this name, divided by the root of a matrix's fan-in; no
+    value changes its sign, since a parameter may be a width or an epsilon."""
     rng = np.random.default_rng([zlib.crc32(name.encode()), seed])
-    return rng.normal(0.0, 0.2, shape).astype(np.float32)
+    fan = values[0].size if values.size > max(values.shape, default=1) else 1
+    shift = rng.normal(0.0, 0.2 / fan**0.5, values.shape)
+    return np.asarray(np.where((values + shift) * values < 0.0, -shift, shift), np.float32)
 
 
-def bias_shifts(module: Module) -> dict[str, Array]:
-    """The shift of every floating-point parameter of rank 1, by name."""
-    parameters = ((name, p) for name, p in module.named_parameters() if p.ndim == 1 and p.is_floating_point())
-    return {name: bias_shift(name, tuple(p.shape)) for name, p in parameters}
+def bias_shifts(module: Module, carried: Mapping[str, str] = MappingProxyType({})) -> dict[str, Array]:
+    """The shift of every floating-point parameter that is a number, a vector of any rank or constant, such as the
+    zeros of a residual scale or of a convolution, and of constant buffers among the ``carried`` tensors, by name.
+
+    Tensors that share memory, or that :func:`build` is told to be one, get the same shift.
+    """
+    import torch
+
+    tensors, shifts, first = named_tensors(module), {}, {}
+    held = _memories(tensors, carried)
+    for name, tensor in tensors.items():
+        if not (tensor.is_floating_point() and tensor.numel()):
+            continue
+        vector = tensor.numel() == max(tensor.shape, default=1)
+        constant = float(tensor.detach().max() - tensor.detach().min()) <= CONSTANT_WITHIN
+        parameter = isinstance(tensor, torch.nn.Parameter)
+        if (vector or constant) if parameter else (constant and _memory(tensor) in held):
+            one = _memory(tensors.get(carried.get(name, name), tensor))
+            if one not in first:
+                first[one] = bias_shift(name, to_array(tensor))
+            shifts[name] = first[one]
+    return shifts
 
 
 @contextmanager
 def moved_biases(modules: Mapping[str, Module], shifts: Mapping[str, Array]) -> Iterator[None]:
-    """Inside, the shifts are added to both modules' rank-1 parameters in float32, and then converted to float64."""
+    """Inside, the shifts are added to both modules' tensors in float32, and then converted to float64."""
     import torch
 
-    originals = []
-    single, double = (dict(modules[dtype].named_parameters()) for dtype in ("float32", "float64"))
+    originals: dict[int, tuple[Tensor, Tensor]] = {}
+    single, double = (named_tensors(modules[dtype]) for dtype in ("float32", "float64"))
     for name, shift in shifts.items():
-        # The shifted values get new memory: the originals are put back.
-        originals += [(p, p.data) for p in (single[name], double[name])]
-        single[name].data = single[name].data + torch.from_numpy(shift)
+        if id(single[name]) not in originals:  # a shared one is shifted once
+            # The shifted values get new memory: the originals are put back.
+            for tensor in (single[name], double[name]):
+                originals.setdefault(id(tensor), (tensor, tensor.data))
+            single[name].data = single[name].data + torch.from_numpy(shift)
         double[name].data = single[name].data.double()
     try:
         yield
     finally:
-        for parameter, data in originals:
-            parameter.data = data
+        for tensor, data in originals.values():
+            tensor.data = data
 
 
 # --- Looking into a running module -----------------------------------------------------------------------------------
@@ -1584,12 +1632,13 @@ class Tensors:
 @dataclass
 class Subject:
     """A model in float64 and in float32, in evaluation mode, with the same weights; ``notes`` describe changes to its
-    tables."""
+    tables, and ``shifts`` are those of its random biases."""
 
     modules: dict[str, Module]
     make_inputs: MakeInputs | None
     tensors: dict[str, Tensors]
     notes: list[str] = field(default_factory=list)
+    shifts: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def evaluating(self) -> bool:
@@ -1599,12 +1648,14 @@ class Subject:
 
 def build(
     target: str, checkpoint: str, key: str | None = None, tensors: Mapping[str, Array] | None = None,
-    arguments: Mapping[str, object] | None = None, spare: Collection[str] = (), carried: Collection[str] = (),
+    arguments: Mapping[str, object] | None = None, spare: Collection[str] = (),
+    carried: Mapping[str, str] = MappingProxyType({}),
 ) -> Subject:  # fmt: skip
     """Build the model of ``module:factory`` with the checkpoint's weights, in float32 and in float64.
 
-    ``tensors`` are those of the checkpoint, if they were read before; the model need not have the ``spare`` ones, and
-    those that the port holds as they are, ``carried``, are not recomputed. ``arguments`` are the factory's, by name.
+    ``tensors`` are those of the checkpoint, if they were read before; the model need not have the ``spare`` ones.
+    ``carried`` are those that the port holds as they are, which are not recomputed: for each name the tensor that the
+    port gets, which is another one for a tied tensor. ``arguments`` are the factory's, by name.
     """
     factory = _find_factory(target)
     import torch
@@ -1618,7 +1669,9 @@ def build(
         narrow, make_inputs = _make(factory, target, checkpoint, state)
     with lifted(), _before_loading(double):
         wide, _ = _make(factory, target, checkpoint, state)
-    if not set(map(id, narrow.modules())).isdisjoint(map(id, wide.modules())):
+    # One without tensors, such as an activation, may be shared by all models.
+    own_parts = {id(part) for part in narrow.modules() if part is narrow or named_tensors(part)}
+    if not own_parts.isdisjoint(map(id, wide.modules())):
         raise Refusal(4, target, "returns the same module at every call", "build a new module in it")
     # Before the module becomes float32; "torch.float16" without its first six characters.
     stored = {name: str(tensor.dtype)[6:] for name, tensor in (state.tensors if state else narrow.state_dict()).items()}
@@ -1629,7 +1682,7 @@ def build(
         name: Tensors(tuple(t.shape), stored.get(name, ""), None if name in recomputed else _digest(to_array(t)))
         for name, t in narrow.state_dict().items()
     }
-    return Subject({"float64": wide, "float32": narrow}, make_inputs, summaries, notes)
+    return Subject({"float64": wide, "float32": narrow}, make_inputs, summaries, notes, bias_shifts(narrow, carried))
 
 
 def build_alone(
@@ -1834,6 +1887,7 @@ def _settle(
     for name, parameter in wide_parameters.items():
         parameter.data = parameters[name].data.double() if parameter.is_floating_point() else parameters[name].data
     recomputed = []
+    held = _memories(named_tensors(narrow), carried)
     parts = dict(narrow.named_modules())
     for path, part in wide.named_modules():
         for name, buffer in list(part.named_buffers(recurse=False)):
@@ -1841,7 +1895,7 @@ def _settle(
             exact, rounded = double.get((part, name)), single.get((parts[path], name))
             if not buffer.is_floating_point():
                 part._buffers[name] = stored.clone()
-            elif where in carried:
+            elif _memory(stored) in held:
                 part._buffers[name] = stored.double()
             elif exact is None or rounded is None:
                 part._buffers[name] = buffer.double()
@@ -2036,7 +2090,7 @@ def record_file(
     arguments: Mapping[str, object] | None = None,
     only: Callable[[str], bool] | None = None,
     spare: Collection[str] = (),
-    carried: Collection[str] = (),
+    carried: Mapping[str, str] = MappingProxyType({}),
 ) -> Index:
     """Record ``module:factory`` with this checkpoint to ``output``; returns the file's index without its cases.
 
@@ -2087,7 +2141,7 @@ def _record_cases(
     if make_inputs is None:
         stated = with_numbers(stated, compared_numbers(double, checked_inputs(None, tried[0], target, stated)))
     every = {index: spec.every for index, spec in enumerate(drawn) if spec.every is not None}
-    shifts = bias_shifts(subject.modules["float32"])
+    shifts = subject.shifts
     notes, repeats = dict.fromkeys(subject.notes), True
     cases: list[Index] = []
     sweeps: dict[str, CaseSweep] = {}
@@ -2100,7 +2154,7 @@ def _record_cases(
                 observation = observe(
                     subject.modules, case, inputs, names, note=lambda text: notes.update({text: None})
                 )
-                repeats = repeats and is_repeatable(subject.modules["float64"], observation)
+                repeats = repeats and is_repeatable(subject.modules["float64"], observation, target)
                 if not cases and (deviation := fast_path_error(subject.modules["float32"], observation)):
                     notes[f"the reference {FAST} {deviation:.1e}"] = None
                 moves = {"float64": conditioning(subject.modules["float64"], case, inputs)}
@@ -2119,11 +2173,35 @@ def _record_cases(
     return {"repeats": repeats, "notes": list(notes), "shifts": shifted, "sweeps": swept, "cases": cases}
 
 
-def is_repeatable(module: Module, observation: Observation) -> bool:
-    """Whether another run gives bitwise equal outputs."""
+def is_repeatable(module: Module, observation: Observation, where: str) -> bool:
+    """Whether another run gives bitwise equal outputs; raises :class:`Refusal` if their difference is more than one of
+    rounding, since there is then nothing to compare with."""
+    before = _random_states()
     with highest_precision(), lifted():
-        pairs = zip(run(module, observation.inputs), observation.outputs)
-        return all(np.array_equal(again, first, equal_nan=again.dtype.kind == "f") for again, first in pairs)
+        outputs = run(module, observation.inputs)
+    pairs = list(zip(outputs, observation.outputs))
+    if all(np.array_equal(again, first, equal_nan=again.dtype.kind == "f") for again, first in pairs):
+        return True
+    if not all(again.shape == first.shape and np.allclose(again, first, REPEATED, REPEATED, equal_nan=True)
+               for again, first in pairs):  # fmt: skip
+        if _random_states() != before:
+            fix = "let it draw none unless self.training is true"
+            raise Refusal(6, where, "draws random numbers in evaluation mode, so no outputs can be compared", fix)
+        fix = "let it keep nothing of earlier calls, and draw no random numbers"
+        raise Refusal(6, where, "gives other outputs when it runs again on the same inputs", fix)
+    return False
+
+
+REPEATED = 1e-10
+"""Largest difference of float64 outputs, absolute and relative, that the order of additions may cause."""
+
+
+def _random_states() -> list[object]:
+    """The states of the generators of random numbers that a module may use."""
+    import torch
+
+    state = np.random.get_state(legacy=False)
+    return [torch.get_rng_state().tolist(), repr(state), random.getstate()]
 
 
 FAST = "computes something else on PyTorch's fast path, without gradients: its outputs are off by"

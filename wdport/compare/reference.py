@@ -54,7 +54,7 @@ class Reference(Protocol):
 
     @property
     def shifts(self) -> Mapping[str, Array]:
-        """The shifts of its random biases, float32 by parameter; the port's biases get the same."""
+        """The shifts of its random biases, float32 by name; the port's variables get the same."""
 
     @property
     def evaluating(self) -> bool:
@@ -109,11 +109,12 @@ class Live:
     def __init__(
         self, modules: Mapping[str, torch.nn.Module], make_inputs: MakeInputs | None = None, notes: Sequence[str] = (),
         code: str = "", drawn: Sequence[Input] = (), turned: Sequence[Mapping[str, int]] = (),
+        shifts: Mapping[str, Array] | None = None,
     ) -> None:  # fmt: skip
         self.modules, self._turned = modules, turned
         self.code = code
         self.names = recorder.module_names(modules["float64"])
-        self.shifts = recorder.bias_shifts(modules["float32"])
+        self.shifts = recorder.bias_shifts(modules["float32"]) if shifts is None else shifts
         self.environment: dict[str, str] = {}
         self.findings: list[str] = []
         self._notes = dict.fromkeys(notes)
@@ -173,8 +174,11 @@ class Live:
                 observation = recorder.observe(
                     self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
                 )
-                # Once, on the first case: PyTorch's fused attention path may compute something else than its layers one
-                # by one.
+                # Once, on the first case; of a random reference, nothing else can be said. PyTorch's fused attention
+                # path may compute something else than its layers one by one.
+                repeats = bool(self.environment) or recorder.is_repeatable(
+                    self.modules["float64"], observation, self.code or "the reference"
+                )
                 fast_error = 0.0 if self.environment else recorder.fast_path_error(self.modules["float32"], observation)
             except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
                 # An error of a reference that comes with wdport is a bug, and keeps its traceback.
@@ -190,7 +194,7 @@ class Live:
                 import torch
 
                 self.environment = {"torch": str(torch.__version__), "torch_matmul": precision}
-                if not recorder.is_repeatable(self.modules["float64"], observation):
+                if not repeats:
                     self.findings.append("the reference does not repeat itself bit for bit")
                 if fast_error:
                     self.findings.append(f"the reference {recorder.FAST} {fast_error:.1e}")

@@ -4,7 +4,7 @@ neither built nor required."""
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from wdport.checkpoint import open_checkpoint
@@ -22,8 +22,8 @@ from wdport.recorder import Input
 class Recordable:
     """The PyTorch model and how it is built: ``reference`` is ``module:function``, called with ``arguments``;
     ``tensors`` are its weights, ``calculated`` the names of those that arithmetic converts, ``taps`` the modules that
-    the table compares, ``notes`` state how names were changed, and the model need not have the ``spare`` tensors; the
-    port holds the ``carried`` ones as they are."""
+    the table compares, ``notes`` state how names were changed, and the model need not have the ``spare`` tensors;
+    ``carried`` are as for :func:`wdport.recorder.build`."""
 
     reference: str
     inputs: tuple[Input, ...]
@@ -33,7 +33,7 @@ class Recordable:
     taps: tuple[NamePattern, ...]
     notes: tuple[str, ...] = ()
     spare: tuple[str, ...] = ()
-    carried: tuple[str, ...] = ()
+    carried: Mapping[str, str] = field(default_factory=dict)
 
     def is_tapped(self, module: str) -> bool:
         """Return whether a row of the table compares this module."""
@@ -65,6 +65,9 @@ def recordable(
             return tuple(name for name in opened.tensors
                          if any(pattern.match(name) is not None for pattern in patterns))  # fmt: skip
 
+        moved = matched(row for row in rows if row.rules)
+        ties = {name: row.same_as.format(indices) for row in rows if row.same_as is not None for name in opened.tensors
+                for pattern in row.torch if (indices := pattern.match(name)) is not None}  # fmt: skip
         return Recordable(
             family.reference,
             declared,
@@ -74,5 +77,5 @@ def recordable(
             tuple(row.torch for row in family.table.taps),
             notes,
             matched(row for row in rows if row.drop is not None),
-            matched(row for row in rows if row.rules),
+            {**{name: name for name in moved}, **{name: same for name, same in ties.items() if same in moved}},
         )

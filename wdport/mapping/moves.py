@@ -98,6 +98,12 @@ class Plan:
         """All filled variables, in the order of the moves."""
         return tuple(target for move in self.moves for target in move.targets)
 
+    @property
+    def carried(self) -> dict[str, str]:
+        """By source that the target model holds, the source that is moved: itself, or what it is tied to."""
+        moved = {name: name for move in self.moves for name in move.sources}
+        return {**moved, **{name: same for name, same in self.ties.items() if same in moved}}
+
     def apply(self, read: Read, rounded: bool = True) -> Iterator[tuple[str, Array]]:
         """Yield (target path, array) of every move; see :meth:`Move.apply`."""
         for move in self.moves:

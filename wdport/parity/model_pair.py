@@ -1,8 +1,8 @@
 """The two sides of a comparison: a reference in PyTorch and a candidate in Keras in two dtypes.
 
 The weights deliberately come from two sources: the reference's from the checkpoint, the candidate's from the
-converted file. In the second weight set, the same random shifts are added to the biases of both sides, since zero
-biases would hide missing ones.
+converted file. In the second weight set, the same random shifts are added to the biases of both sides, and to scales
+and whole weights that are constant: biases of zero would hide missing ones, and scales of zero what they multiply.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def unequal(name: str) -> Finding:
 
 
 def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str, Array]) -> Weights:
-    """Add N(0, 0.2^2) shifts to every parameter of rank 1: the reference's shifts, converted by the plan's rules."""
+    """Add the reference's shifts, converted by the plan's rules; see :func:`wdport.recorder.bias_shifts`."""
     tensors, variables = dict(weights.tensors), dict(weights.variables)
     for move in prepared.plan.moves:
         if not any(name in shifts for name in move.sources):
@@ -271,8 +271,8 @@ def user_reference(
     with translated():
         state = rounded or {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
         arguments = getattr(prepared.config, "arguments", {})
-        carried = {name for move in prepared.plan.moves for name in move.sources}
-        subject = build(target, str(prepared.checkpoint.path), key, state, arguments, prepared.plan.drops, carried)
+        plan, path = prepared.plan, str(prepared.checkpoint.path)
+        subject = build(target, path, key, state, arguments, plan.drops, plan.carried)
     # A factory that loads the checkpoint itself would undo the rounding.
     for name, tensor in subject.modules["float32"].state_dict().items() if rounded else ():
         if name in state and not np.array_equal(tensor.numpy(), state[name].astype(np.float32), equal_nan=True):
@@ -284,7 +284,7 @@ def user_reference(
     drawn = () if subject.make_inputs else longest_inputs(signature, subject.modules["float64"])
     turned = _turned(signature.inputs, drawn, subject.modules["float64"]) if drawn else ()
     notes = [*subject.notes, *_left_out(subject, drawn)]
-    return Live(subject.modules, subject.make_inputs, notes, target, drawn, turned)
+    return Live(subject.modules, subject.make_inputs, notes, target, drawn, turned, subject.shifts)
 
 
 def _left_out(subject: Subject, drawn: Sequence[Input]) -> Iterator[str]:

@@ -207,7 +207,8 @@ class RecordingForm(TypedDict):
     tensors: Annotated[dict[str, TensorFacts], about("The tensors of the state_dict, by name.")]
     repeats: Annotated[bool, about("Whether a second run produced the same outputs, bit for bit.")]
     notes: Annotated[list[str], about("Notes for the reader, one sentence each.")]
-    shifts: Annotated[dict[str, Reference], about("The random shifts that are added to the biases, by parameter name.")]
+    shifts: Annotated[dict[str, Reference], about(
+        "The random shifts that are added to biases and constant weights, by name.")]  # fmt: skip
     sweeps: Annotated[dict[str, tuple[Reference, Reference, Reference]], about(
         "For each layer whose only input has one value per sample from a finite list, such as a time or a label, its "
         "outputs for all these values: in float64, in float32, and in float64 for the rounded values.")]  # fmt: skip
