@@ -68,7 +68,7 @@ def test_a_renamed_tap_is_incomplete() -> None:
 
 
 def test_two_taps_of_one_layer_are_refused() -> None:
-    with pytest.raises(IncompleteError, match="named by two taps"):
+    with pytest.raises(IncompleteError, match="named by two rows"):
         aligned(TEXT.replace("{torch: norm1, keras: norm1}", "{torch: norm1, keras: norm2}"))
 
 

@@ -62,7 +62,7 @@ def align(
     taps: list[Tap] = []
     absent = unconverted(table, modules, layers, features)
     matched: set[int] = set()  # rows by identity: several may be on one line
-    fix = "correct the taps of the mapping table"
+    fix = "correct the rows under layers in the mapping table"
     for module in modules:
         for row in rows:
             indices = row.torch.match(module)
@@ -87,9 +87,9 @@ def align(
     for side in ("reference", "candidate"):
         for name, count in Counter(getattr(tap, side) for tap in taps).items():
             if count > 1:
-                raise IncompleteError((table.path, name), "is named by two taps", fix)
+                raise IncompleteError((table.path, name), "is named by two rows of layers", fix)
     if not taps:
-        raise IncompleteError(table.path, "has no taps, so no layer would be compared", "add a taps section")
+        raise IncompleteError(table.path, "has no row of a layer, so none would be compared", "add a row under layers")
     return taps
 
 
@@ -163,7 +163,7 @@ def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> 
     try:
         names = [pattern.format(indices) for pattern in (row.keras, *row.others)]
     except PatternError as error:
-        raise IncompleteError(f"line {row.line}", str(error), "correct the taps of the mapping table") from None
+        raise IncompleteError(f"line {row.line}", str(error), "correct the rows under layers in the mapping table") from None
     return next((name for name in names if name in layers), names[0])
 
 
@@ -225,8 +225,8 @@ def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dic
             reasons[tap] = f"{side} runs {other.reference.removeprefix(f'{tap.reference}.')} inside it"
     for tap in reasons:
         if not any(inner.reference.startswith(f"{tap.reference}.") for inner in taps if inner not in reasons):
-            fix = "add taps of the layers inside it"
-            raise IncompleteError(tap.reference, "cannot be compared as a whole, and no tap is inside it", fix)
+            fix = "add rows of the layers inside it"
+            raise IncompleteError(tap.reference, "cannot be compared as a whole, and no row is of a layer inside it", fix)
     return reasons
 
 

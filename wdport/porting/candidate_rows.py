@@ -300,6 +300,20 @@ def tensor_options(unit: Unit, name: str, keras: str, shape: Shape) -> Iterator[
         yield FillOption(unit, keras, (fields,), {keras: apply_text(rule, array, shape)})
 
 
+def stacked(unit: Unit, keras: str, tensors: Mapping[str, Array], shape: Shape) -> Iterator[FillOption]:
+    """Rows under ``tensors`` that fill one variable from several tensors of one shape, with an axis for them."""
+    shapes = {array.shape for array in tensors.values()}
+    # As for single tensors: five axes have 120 orders.
+    if len(shapes) > 1 or len(shape) > 5 or len(next(iter(shapes))) != len(shape) - 1:
+        return
+    sizes, names = (len(tensors), *next(iter(shapes))), ("part", *_AXES[: len(shape) - 1])
+    for order in permutations(range(len(shape))):
+        if tuple(sizes[index] for index in order) == shape:
+            rule = f"[part] {' '.join(names[1:])} -> {' '.join(names[index] for index in order)}"
+            row: Fields = {"torch": list(tensors), "keras": keras, "rule": rule}
+            yield from tensors_option(unit, keras, [row], tensors, {keras: shape}, 0)
+
+
 def apply_text(rule: str, array: Array, shape: Shape) -> Array:
     parsed = parse_rule(rule, rule)
     try:

@@ -110,6 +110,8 @@ def _divergence(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: 
         return _wrong_output(state, culprit)
     if dead_end.event is None:
         return _wrong_model_outputs(state)
+    if dead_end.variable and dead_end.reason == "shape":
+        return _unfilled_variable(state, dead_end.event, dead_end.variable)
     return _wrong_input(state, dead_end.event)
 
 
@@ -345,6 +347,15 @@ def _described(state: _SearchState, value: TorchValue) -> str:
 def _names(state: _SearchState, arrays: Sequence[Array]) -> str:
     texts = [values[0].text.strip("_") for array in arrays if (values := state.values(array))]
     return ", ".join(dict.fromkeys(texts)) or "nothing"
+
+
+def _unfilled_variable(state: _SearchState, event: InputCall, name: str) -> Divergence:
+    """The report on a variable of a layer without a kind, or of the model itself, that no tensor fits."""
+    shape = tuple(state.side.variables[name].shape)
+    place = "of the same input, or of a module around others," if event.path else "that is left"
+    what = f"no tensor {place} fits the variable {name} {shape}, neither alone nor stacked with others"
+    fed = [f"its input is {_names(state, event.inputs)}"] if event.inputs and all(map(state.values, event.inputs)) else []
+    return Divergence(state.last, Place(event.path or name, ""), "; ".join([*fed, what]))
 
 
 # --- What a layer is given is wrong ----------------------------------------------------------------------------------
