@@ -195,14 +195,29 @@ def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> t
     for tap in taps:
         theirs, ours = counts[0][tap.reference], counts[1][tap.candidate]
         if theirs and ours and theirs != ours:
-            text = f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times"
-            faults.append(fact(text, tap.reference))
+            faults.append(fact(_calls(tap, theirs, ours), tap.reference))
         # At least one tap, even for a layer that is never called: it is then reported as not compared.
         for number in range(1, max(min(theirs, ours), 1) + 1):
             names = (call_name(tap.reference, number), call_name(tap.candidate, number))
             call_taps.append(replace(tap, reference=names[0], candidate=names[1]))
     order = {name: position for position, name in enumerate(reference)}
     return sorted(call_taps, key=lambda tap: order.get(tap.reference, len(order))), faults
+
+
+def _calls(tap: Tap, theirs: int, ours: int) -> str:
+    return f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times"
+
+
+def called_otherwise(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:
+    """Taps without weights that the two sides call a different number of times, each with the reason why they are not
+    compared: any number of layers may do what one such module does, and what follows them is compared."""
+    counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
+    reasons = {}
+    for tap in taps:
+        theirs, ours = counts[0][tap.reference], counts[1][tap.candidate]
+        if theirs and ours and theirs != ours:
+            reasons[tap] = f"{_calls(tap, theirs, ours)}, and neither has weights"
+    return reasons
 
 
 def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:
