@@ -163,7 +163,9 @@ def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> 
     try:
         names = [pattern.format(indices) for pattern in (row.keras, *row.others)]
     except PatternError as error:
-        raise IncompleteError(f"line {row.line}", str(error), "correct the rows under layers in the mapping table") from None
+        raise IncompleteError(
+            f"line {row.line}", str(error), "correct the rows under layers in the mapping table"
+        ) from None
     return next((name for name in names if name in layers), names[0])
 
 
@@ -241,7 +243,9 @@ def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dic
     for tap in reasons:
         if not any(inner.reference.startswith(f"{tap.reference}.") for inner in taps if inner not in reasons):
             fix = "add rows of the layers inside it"
-            raise IncompleteError(tap.reference, "cannot be compared as a whole, and no row is of a layer inside it", fix)
+            raise IncompleteError(
+                tap.reference, "cannot be compared as a whole, and no row is of a layer inside it", fix
+            )
     return reasons
 
 

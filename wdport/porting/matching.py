@@ -278,7 +278,7 @@ class Assigning:
             event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
             agreed = agreement(option, option.unit.calls[option.call_index], layer, event.inputs, event.outputs)
             # Equal after an activation, but PyTorch has no such value: it has another function there.
-            if agreed is not None and agreed.after and not self._all_occur(event.outputs):
+            if agreed is not None and agreed.after and not self._all_occur(agreed.outputs):
                 agreed = None
             if agreed is not None:
                 self._settle([Print(array) for array in event.inputs])
