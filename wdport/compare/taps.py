@@ -243,9 +243,7 @@ def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dic
     for tap in reasons:
         if not any(inner.reference.startswith(f"{tap.reference}.") for inner in taps if inner not in reasons):
             fix = "add rows of the layers inside it"
-            raise IncompleteError(
-                tap.reference, "cannot be compared as a whole, and no row is of a layer inside it", fix
-            )
+            raise IncompleteError(tap.reference, "cannot be compared as a whole, and no row names a layer in it", fix)
     return reasons
 
 

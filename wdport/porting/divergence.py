@@ -189,6 +189,8 @@ def _matched_layer(
     if not causes and before is not None and event.outputs:
         causes += relations(event.outputs[0], before, {})
     what = f"its input is that of {unit.path}, its output is not"
+    if placed_input is not None and event.inputs and not same(placed_input, event.inputs[0]):
+        what = f"its input has the values of that of {unit.path}, in other places or numbers"
     expected = f"its output should be that of {unit.path}"
     if not causes and unit.module is not None:
         expected += f", {one_line(unit.module)}"
@@ -534,6 +536,8 @@ def _wrong_model_outputs(state: _SearchState) -> Divergence:
     """The report if all layers agree but the outputs do not."""
     ours, theirs = [Print(array) for array in state.outcome.outputs], [Print(array) for array in state.run.outputs]
     what, causes = "every layer with weights agrees, and the model's outputs do not", list[str]()
+    if state.side.direct_variables(""):  # whose values no layer's output shows
+        what = "the model's outputs are not PyTorch's"
     if len(ours) != len(theirs):
         causes.append(f"it has {len(ours)} outputs where PyTorch has {len(theirs)}")
     elif all(any(a.same(b) for b in theirs) for a in ours):
