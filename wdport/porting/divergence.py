@@ -429,8 +429,8 @@ def _wrong_input(state: _SearchState, event: InputCall) -> Divergence:
             causes.append(f"lacks {' and '.join(steps)}, which PyTorch has between {values[0].text} and {unit.path}")
         what = f"its input is {values[0].text.strip('_')}, which no module of its kind and shape is given"
         prints = [Print(array) for array in event.inputs]
-        given = [other for other in state.units if other.module is not None and other.call_with(prints) is not None]
-        modules = [f"{other.path}, {one_line(other.module)}" for other in given if other.tensors and not other.part]
+        fed_units = [other for other in state.units if other.module is not None and other.call_with(prints) is not None]
+        modules = [f"{other.path}, {one_line(other.module)}" for other in fed_units if other.tensors and not other.part]
         expected = f"PyTorch gives it to {'; '.join(modules[:MOST_NAMED])}" if modules else expected
     else:
         what = "its input does not occur in PyTorch"

@@ -76,15 +76,15 @@ def _paddings(
     layer: KerasLayer, inputs: Sequence[Array], widths: object
 ) -> Iterator[tuple[dict[str, Any], list[Array]]]:
     """Other paddings of a layer with windows: its own, and that of PyTorch around its input."""
-    yield from (({"padding": own}, list(inputs)) for own in ("same", "valid") if own != layer.padding)
+    yield from (({"padding": mode}, list(inputs)) for mode in ("same", "valid") if mode != layer.padding)
     count = inputs[0].ndim - 2
     if not isinstance(widths, (int, list, tuple)) or len(every(widths)) not in (1, count):
         return
-    each = [(int(width), int(width)) for width in (every(widths) * count)[:count]]
+    margins_by_axis = [(int(width), int(width)) for width in (every(widths) * count)[:count]]
     # Windows that reach over the end, as of a pooling with `ceil_mode`, see one step less than their stride more.
     steps = (every(layer.strides) * count)[:count]
-    beyond = [(before, after + step - 1) for (before, after), step in zip(each, steps, strict=True)]
+    beyond = [(before, after + step - 1) for (before, after), step in zip(margins_by_axis, steps, strict=True)]
     blank = -np.inf if is_keras(layer, "MaxPooling1D", "MaxPooling2D", "MaxPooling3D") else 0.0
-    for margins in (each, beyond):
+    for margins in (margins_by_axis, beyond):
         around = [*margins, (0, 0)] if layer.data_format == "channels_last" else [(0, 0), *margins]
         yield {"padding": "valid"}, [np.pad(inputs[0], [(0, 0), *around], constant_values=blank), *inputs[1:]]
