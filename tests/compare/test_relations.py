@@ -37,6 +37,8 @@ STATED: dict[str, tuple[Change, str]] = {
     "float32": (lambda x: x.astype(np.float32).astype(float), "is rounded to float32"),
     "float16": (lambda x: x.astype(np.float16).astype(float), "is rounded to float16"),
     "clipped": (lambda x: np.clip(x, -0.5, 1.0), "is limited to -0.5 .. 1"),
+    "clipped below": (lambda x: np.maximum(x, -0.5), "is limited to -0.5 or more"),
+    "nearly right": (lambda x: x * (1 + 1e-8), "is 1.00000001 times what it should be"),
     "dropped": (lambda x: x * (np.arange(120).reshape(x.shape) % 10 > 0) / 0.9, "is zero at 12 of 120 places"),
     "floor": (np.floor, "is rounded down"),
     "first sample": (lambda x: np.broadcast_to(x[:1], x.shape), "is the first sample's for every sample"),
@@ -68,6 +70,21 @@ def test_nothing_is_said_of_equal_arrays_other_shapes_or_nan() -> None:
     assert relations(X + 1e-13, X, KNOWN) == []
     assert relations(X[:, :4], X, KNOWN) == []
     assert relations(X * np.nan, X, KNOWN) == []
+
+
+def test_a_replaced_number_is_no_limit() -> None:
+    ids = np.array([[0, 13, 5, 7], [9, 2, 0, 4]])
+    assert relations(np.where(ids == 0, 2, ids), ids, {}) == []
+
+
+def test_another_scale_of_a_norm_is_no_other_epsilon() -> None:
+    normed = (X - X.mean(-1, keepdims=True)) / X.std(-1, keepdims=True)
+    scale, shift = RNG.standard_normal((2, 6))
+    assert difference(X, scale * normed + shift, normed) == []
+    other = scale * (X - X.mean(-1, keepdims=True)) / np.sqrt(X.var(-1, keepdims=True) + 1e-3) + shift
+    assert difference(X, scale * normed + shift, other) == [
+        "layer norm: epsilon 0.001 where the reference has epsilon 0"
+    ]
 
 
 def test_what_a_layer_adds_to_its_input() -> None:

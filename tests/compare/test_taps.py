@@ -68,7 +68,7 @@ def test_a_renamed_tap_is_incomplete() -> None:
 
 
 def test_two_taps_of_one_layer_are_refused() -> None:
-    with pytest.raises(IncompleteError, match="named by two taps"):
+    with pytest.raises(IncompleteError, match="named by two rows"):
         aligned(TEXT.replace("{torch: norm1, keras: norm1}", "{torch: norm1, keras: norm2}"))
 
 
@@ -81,7 +81,7 @@ def test_a_layer_missing_on_one_side_is_incomplete() -> None:
 
 def test_no_taps_is_incomplete() -> None:
     head = "format: 1\nfamily: waveletdiff\nvariant: x\nsignature: a\nsections:\n"
-    with pytest.raises(IncompleteError, match="no taps"):
+    with pytest.raises(IncompleteError, match="no row of a layer"):
         aligned(head + "  - tensors:\n      - {torch: a, keras: b, rule: identity}\n")
 
 
@@ -115,7 +115,7 @@ def test_a_tap_that_must_be_compared_is_never_left_out() -> None:
 
 
 def test_a_layer_left_out_with_nothing_inside_it_is_incomplete() -> None:
-    with pytest.raises(IncompleteError, match="no tap is inside it"):
+    with pytest.raises(IncompleteError, match="no row names a layer in it"):
         left_out([OPTIONAL[0], OPTIONAL[3]], {"d": ""}, OURS)
 
 

@@ -155,7 +155,9 @@ def test_not_compared_cannot_be_waived(tmp_path: Path) -> None:
         assert gate(verdict, "0") == gates[0]
 
 
-OFF, FAR, LEAK = (make(tap("a.b", **wrong)) for wrong in ({"isolated": 1e-3}, {"max_ratio": 5.0}, {"isolated": 1e-6}))
+OFF, FAR, SMALL = (make(tap("a.b", **wrong)) for wrong in ({"isolated": 1e-3}, {"max_ratio": 5.0}, {"isolated": 1e-6}))
+NARROW = "precision leak: a.b of the port holds float32 values"
+LEAK = make(tap("a.b", isolated=1e-6, share32=(0.01, 0.9)))
 SHARE = make(tap("a.b", share32=(0.01, 0.3)))
 LOST, LEVEL = fact("a.b has lost a dimension", "a.b"), fact("the port has no level cD9")
 LOSTS = make(gates=(Gate("A", "float64", 4, 4, facts=(LOST,)),))
@@ -182,8 +184,9 @@ JUDGED: list[tuple[Verdict, str, str, dict[str, list[str]]]] = [
     (FAR, bound("numerics", 4, OVER), "B P", {}),  # what is tighter stays
     (LOSTS, bound("leak", 1e-6), "A", {"A": ["a.b has lost a dimension"]}),
     (LEVELS, bound("numerics", 20, END), "B", {"B": ["the port has no level cD9"]}),
-    (LEAK, "", "A", {"A": ["precision leak: a.b is off by 1.0e-06"]}),
-    (LEAK, bound("leak", 1e-7), "A", {"A": ["a.b is off by"]}),
+    (SMALL, "", "A", {"A": ["a.b is off by 1.0e-06"]}),
+    (LEAK, "", "A", {"A": ["precision leak: a.b is off by 1.0e-06", NARROW]}),
+    (LEAK, bound("leak", 1e-7), "A", {"A": ["a.b is off by", NARROW]}),
     (SHARE, "", "", {}),
     (SHARE, bound("float32_share", 0.2), "A", {}),
     # gate B also judges the network as a whole and its levels, which are no taps of their own

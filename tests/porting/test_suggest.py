@@ -303,3 +303,121 @@ def test_cells_in_a_loop_are_a_cause(project: Path, cli: Cli) -> None:
     (project / "suggested_twin.py").write_text(LOOP_TWIN)
     said = cli("map", "suggest", *BOTH, "--input", "x: b 6 5", code=4).out
     assert "probably: its cells run in a loop of Keras" in said
+
+
+EXPERTS_NET = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.experts = nn.ModuleList(nn.Linear(4, 3) for _ in range(2))
+
+    def forward(self, x):
+        return self.experts[0](x) + 2 * self.experts[1](x)
+
+
+build = Net
+"""
+EXPERTS_TWIN = """
+import keras
+from keras import ops
+
+
+class Net(keras.Model):
+    def build(self, shape=None):
+        self.kernel = self.add_weight(shape=({count}, 4, 3), name="kernel")
+        self.bias = self.add_weight(shape=({count}, 3), name="bias")
+        self.built = True
+
+    def call(self, x):
+        y = ops.einsum("bi,eio->beo", x, self.kernel) + self.bias
+        return y[:, 0] + 2 * y[:, 1]
+
+
+def build():
+    model = Net()
+    model(ops.zeros((1, 4)))
+    return model
+"""
+
+
+def test_weights_of_several_modules_in_one_variable_of_the_model_itself(project: Path, cli: Cli) -> None:
+    (project / "suggested_net.py").write_text(EXPERTS_NET)
+    (project / "suggested_twin.py").write_text(EXPERTS_TWIN.format(count=2))
+    said = cli(*SUGGEST, code=4).out
+    row = '{torch: [experts.0.weight, experts.1.weight], keras: kernel, rule: "[part] a b -> part b a"}'
+    assert row in Path("t.yaml").read_text()
+    assert "NOT proved" in said
+    assert "none would be compared; add a row under layers" in said
+
+
+def test_a_variable_that_no_tensor_fits(project: Path, cli: Cli) -> None:
+    (project / "suggested_net.py").write_text(EXPERTS_NET)
+    (project / "suggested_twin.py").write_text(EXPERTS_TWIN.format(count=3))
+    said = cli(*SUGGEST, code=4).out
+    assert "no tensor that is left fits the variable kernel (3, 4, 3), neither alone nor stacked with others" in said
+    assert "probably" not in said
+
+
+IMAGES_NET = """
+import torch
+from torch import nn
+
+
+class Stats(nn.Module):
+    def forward(self, x):
+        return torch.cat([x.amax((2, 3)), x.std((2, 3))], -1)
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 4, 3, 2, 1), nn.ConvTranspose2d(4, 5, 3, 2, 1, output_padding=1)
+        self.stats, self.head = Stats(), nn.Linear(10, 2)
+
+    def forward(self, x):
+        return self.head(self.stats(self.b(self.a(x).tanh())))
+
+
+build = Net
+"""
+IMAGES_TWIN = """
+import keras
+from keras import layers, ops
+
+
+class Stats(layers.Layer):
+    def call(self, x):
+        n = x.shape[1] * x.shape[2]
+        std = ops.sqrt(ops.var(x, (1, 2)) * n / (n - 1))
+        return ops.concatenate([ops.max(x, (1, 2)), std], -1)
+
+
+def build():
+    x = keras.Input((8, 8, 3))
+    y = layers.Conv2D(4, 3, 2, activation="tanh", name="a")(layers.ZeroPadding2D(1)(x))
+    y = layers.Cropping2D(1)(layers.Conv2DTranspose(5, 3, 2, output_padding=1, name="b")(y))
+    return keras.Model(x, layers.Dense(2, name="head")(Stats(name="stats")(y)))
+"""
+IMAGES = ["map", "suggest", *BOTH, "--input", "x: b 3 8 8", "--no-proof"]
+SAID = {
+    "": ("", []),
+    "Conv2D(4,": ("Conv2D(5,", ["filters (out_channels) 5 where the reference has 4"]),
+    "Conv2D(4, 3, 2,": ("Conv2D(4, 3, 1,", ["strides (stride) (1, 1) where the reference has (2, 2)"]),
+    "layers.ZeroPadding2D(1)(x)": ("x", ["padding 'valid' gives 3 windows over 8 positions, starting at 0; the "
+                                         "reference (padding (1, 1)) gives 4, starting at -1"]),
+    'activation="tanh"': ('activation="relu"', ["activation: ReLU where the reference has tanh"]),
+    "(n - 1)": ("n", []),
+}  # fmt: skip
+"""Edits, and the causes that are said of them."""
+
+
+@pytest.mark.parametrize("edit", SAID)
+def test_a_cause_is_what_makes_the_layer_right(project: Path, cli: Cli, edit: str) -> None:
+    after, causes = SAID[edit]
+    (project / "suggested_net.py").write_text(IMAGES_NET)
+    (project / "suggested_twin.py").write_text(IMAGES_TWIN.replace(edit, after) if edit else IMAGES_TWIN)
+    said = cli(*IMAGES, code=4 if edit else 0).out
+    assert [line.partition("probably: ")[2] for line in said.splitlines() if "probably: " in line] == causes

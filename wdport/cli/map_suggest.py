@@ -188,6 +188,8 @@ def _text(suggestion: Suggestion, target: Path | None) -> Marked:
             if fault.logic <= suggestion.verdict.bound("logic"):
                 error = f"float32 error {fault.ratio:.2g} times PyTorch's"
             lines.append(f"  {fault.candidate or 'the network itself'}{fed}: {error}")
+        failed = [finding for gate in suggestion.verdict.gates for finding in gate.findings if not finding.notice]
+        lines += [] if suggestion.verdict.faults else [f"  {finding}" for finding in failed[:1]]
         missing = [gate for gate in suggestion.verdict.gates if not gate.complete]
         for gate in missing[:2]:
             lines.append(f"  {gate.title}: {gate.compared} of {gate.expected} compared")

@@ -24,6 +24,7 @@ from wdport.compare.settings import compare_pair
 from wdport.compare.taps import (
     Tap,
     align,
+    called_otherwise,
     every_call,
     left_out,
     nearest,
@@ -35,6 +36,7 @@ from wdport.compare.taps import (
 from wdport.errors import WdportError
 from wdport.keras_runtime import layers_by_path
 from wdport.mapping.axes import Shape
+from wdport.mapping.kinds import KINDS
 from wdport.model import KerasLayer
 from wdport.recorder import Observation, scalar_fed
 
@@ -51,6 +53,7 @@ class Alignment:
         unconverted: modules without tensors, and the Keras layer that the port therefore lacks.
         without_module: optional rows for which the reference has no module.
         left_out: layers that are compared only by their parts, with the reason.
+        reused: layers without weights that are compared only where their outputs are used, with the reason.
         timed: taps that are fed one scalar per sample, with the position of that input.
         settings: the hyper-parameters of both sides.
         later: taps of calls that the first case does not make, such as those of the chunks of a longer video.
@@ -68,6 +71,7 @@ class Alignment:
         self.unconverted = unconverted(table, reference.names, self._layers, features)
         self.without_module = without_module(table, reference.names, features)
         self.left_out: dict[Tap, str] = {}
+        self.reused: dict[Tap, str] = {}
         self.later: set[str] = set()
         self._once: list[Tap] = []
         self.timed: dict[str, int] = {}
@@ -87,7 +91,7 @@ class Alignment:
     def not_compared(self) -> dict[str, str]:
         """The layers without any measurement, each with the reason."""
         absent = {name: f"no tensors, and no {path} in Keras" for name, path in self.unconverted.items()}
-        return {**{tap.reference: why for tap, why in self.left_out.items()}, **absent}
+        return {**{tap.reference: why for tap, why in {**self.left_out, **self.reused}.items()}, **absent}
 
     def compare_settings(self, observation: Observation, shapes: Calls) -> None:
         """Compare the settings of the layers of every tap; with ``shapes``, the port's calls, paddings and axes too."""
@@ -101,12 +105,21 @@ class Alignment:
         """
         theirs, ours = callers(observation.calls), callers(shapes)
         self.left_out = left_out(self.taps, theirs, ours)
+        weightless = [tap for tap in self.taps if tap not in self.left_out and self._has_no_weights(tap)]
+        self.reused = called_otherwise(weightless, theirs, ours)
         complete = len(observation.inputs) == self._inputs
         self.timed = scalar_fed(observation.inputs, observation.calls) if complete else {}
-        self._once = [tap for tap in self.taps if tap not in self.left_out]
+        self._once = [tap for tap in self.taps if tap not in self.left_out and tap not in self.reused]
         self.taps, faults = every_call(self._once, theirs, ours)
         self.compare_settings(observation, shapes)
         return self._results(self.taps, ours), faults
+
+    def _has_no_weights(self, tap: Tap) -> bool:
+        """Whether neither side of a tap has parameters or buffers, such as those of a pooling."""
+        module, kind = self.modules.get(tap.reference), KINDS.get(tap.kind)
+        has_tensors = not (kind and not kind.parts) if module is None else bool(module.state_dict())
+        paths = tap.stack or (tap.candidate,)
+        return not has_tensors and not any(self._layers[path].weights for path in paths)
 
     def extend(self, observation: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
         """Add the calls that a later case makes and none before did; returns as :meth:`settle`."""

@@ -113,7 +113,9 @@ class FindingFacts:
         "others do.")]  # fmt: skip
     value: Annotated[Number | None, about("Value that exceeds the bound; null if nothing was measured.")]
     bound: Annotated[Number | None, about("Bound that the value exceeds; null if nothing was measured.")]
-    leak: Annotated[bool, about("Whether the error is on the order of float32 rounding.")]
+    leak: Annotated[bool, about(
+        "Whether the error is on the order of float32 rounding, and the layer's values are ones that float32 "
+        "holds.")]  # fmt: skip
     text: Annotated[str, about("The finding in one sentence.")]
 
 
@@ -141,7 +143,7 @@ class Finding:
 
     ``subject`` is the tap, variable, constant or run that it is about, "" for the comparison as a whole, and ``part``
     is the part of it. ``value`` is the number that exceeds ``bound``; both are ``None`` for a fact, whose sentence is
-    ``detail``. ``leak`` marks errors of the size of float32 rounding.
+    ``detail``. ``leak`` marks errors of the size of float32 rounding in values that float32 holds.
     """
 
     subject: str
@@ -182,7 +184,7 @@ def notice(text: str, subject: str = "") -> Finding:
 class Measure:
     """One number of ``part`` of ``subject``, of a kind in :data:`SENTENCES`, compared with the bound of that name.
 
-    An error up to ``leak`` is reported as one of float32 arithmetic.
+    An error up to ``leak`` is reported as one of float32 arithmetic; 0 if the values are wider.
     """
 
     subject: str
@@ -220,11 +222,13 @@ class Measure:
 
 
 def measure(
-    subject: str, kind: str, value: float, bound: str, part: str = "", family_bounds: Mapping[str, Bound] | None = None
-) -> Measure:
-    """A number compared with the default of its bound, which may be one of ``family_bounds``."""
+    subject: str, kind: str, value: float, bound: str, part: str = "", family_bounds: Mapping[str, Bound] | None = None,
+    narrow: bool = False,
+) -> Measure:  # fmt: skip
+    """A number compared with the default of its bound, which may be one of ``family_bounds``; ``narrow`` if float32
+    holds the values of one side."""
     held = {**BOUNDS, **(family_bounds or {})}
-    leak = held["leak"].value if bound == "logic" else 0.0
+    leak = held["leak"].value if bound == "logic" and narrow else 0.0
     return Measure(subject, kind, value, bound, held[bound].value, part, leak)
 
 

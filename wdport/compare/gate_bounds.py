@@ -11,7 +11,7 @@ LOGIC: Final = 1e-10
 known (a LayerNorm epsilon of 1e-6 for 1e-5) shows 1e-5."""
 
 LEAK: Final = 1e-5
-"""An error between LOGIC and this is reported as a precision leak: something computes in float32."""
+"""An error between LOGIC and this is reported as a precision leak if the values are ones that float32 holds."""
 
 NUMERICS: Final = 8.0
 """Gate float32 (B): a layer's float32 error may be this many times the reference's own float32 error."""
@@ -58,7 +58,8 @@ BOUNDS: Final[Mapping[str, Bound]] = {
                        "units in the last place of float32"),
     "float32_share": Bound(FLOAT32_SHARE, "largest permitted share of a float64 layer's values that float32 can "
                            "represent exactly"),
-    "leak": Bound(LEAK, "float64 errors between the bound 'logic' and this bound are reported as precision leaks"),
+    "leak": Bound(LEAK, "float64 errors between the bound 'logic' and this bound are reported as precision leaks, if "
+                  "the layer's values are ones that float32 holds"),
 }  # fmt: skip
 """The bounds of the gates that every model has; families add those of their own gates."""
 

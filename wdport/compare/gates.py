@@ -10,7 +10,7 @@ import numpy as np
 from wdport.compare.calls import leaves
 from wdport.compare.comparison import FED_INPUTS, PARTS, WHOLE, Comparison
 from wdport.compare.findings import ALONE, FED, GATES, OUTPUT, RUNNING, Finding, Gate, Measure, fact, measure, notice
-from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
+from wdport.compare.gate_bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS
 from wdport.compare.layer_errors import output_errors
 from wdport.compare.measure import largest_error
 from wdport.compare.results import TapResult
@@ -100,7 +100,9 @@ def float64_measures(tap: TapResult) -> list[Measure]:
     """The measurements of float64 (A) at one tap."""
     errors = ((FED, tap.inputs), (ALONE, tap.isolated), (RUNNING, tap.cumulative))
     shares = zip(("the reference", "the port"), tap.share32, strict=True)
-    measures = [measure(tap.reference, kind, error, "logic") for kind, error in errors]
+    # Only the values show whether an error of this size is one of float32: a wrong epsilon may be as small.
+    measures = [measure(tap.reference, kind, error, "logic", narrow=max(tap.share32) > FLOAT32_SHARE)
+                for kind, error in errors]  # fmt: skip
     return measures + [measure(tap.reference, "narrow", share, "float32_share", side) for side, share in shares]
 
 

@@ -7,7 +7,7 @@ difference is the cause. No layer's code, name or class is used, so it works for
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 
 import numpy as np
@@ -23,10 +23,20 @@ EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 
 @dataclass(frozen=True)
 class Form:
-    """A kind of function and its setting, such as "layer norm" and "epsilon 1e-05"."""
+    """A kind of function and its setting, such as "layer norm" and "epsilon 1e-05".
+
+    ``normed``, ``scale`` and ``shift`` are a norm's values and what is fitted to them, by channel.
+    """
 
     kind: str
     setting: str
+    normed: Array | None = field(default=None, repr=False, compare=False)
+    scale: Array | float = field(default=1.0, repr=False, compare=False)
+    shift: Array | float = field(default=0.0, repr=False, compare=False)
+
+    def becomes(self, other: Form, right: Array) -> bool:
+        """Whether the setting of ``other``, and nothing else, makes this form's outputs ``right``."""
+        return other.normed is None or same(other.normed * self.scale + self.shift, right)
 
 
 def forms(inputs: Array, outputs: Array) -> Iterator[Form]:
@@ -40,11 +50,11 @@ def forms(inputs: Array, outputs: Array) -> Iterator[Form]:
 def difference(inputs: Array, right: Array, wrong: Array) -> list[str]:
     """How ``wrong`` differs from ``right``, both computed from ``inputs``: one sentence, or none."""
     theirs = list(forms(inputs, right))
-    if not theirs:
+    if not theirs or same(right, wrong):
         return []
     for wrong_form in forms(inputs, wrong):
         for form in theirs:
-            if wrong_form.kind == form.kind and wrong_form.setting != form.setting:
+            if wrong_form.kind == form.kind and wrong_form.setting != form.setting and wrong_form.becomes(form, right):
                 return [f"{wrong_form.kind}: {wrong_form.setting} where the reference has {form.setting}"]
     return []
 
@@ -96,23 +106,23 @@ def _norms(inputs: Array, outputs: Array) -> Iterator[Form]:
                 for where, root in roots.items():
                     with np.errstate(divide="ignore", invalid="ignore"):
                         normed = values / root
-                    if np.all(np.isfinite(normed)) and _is_affine(normed, outputs):
-                        yield Form(kind, f"epsilon {epsilon:g}{where}{more}")
+                    if np.all(np.isfinite(normed)) and (fit := _affine(normed, outputs)) is not None:
+                        yield Form(kind, f"epsilon {epsilon:g}{where}{more}", normed, *fit)
 
 
-def _is_affine(normed: Array, outputs: Array) -> bool:
-    """Whether ``outputs`` is ``normed`` times a scale plus a shift, by channel."""
+def _affine(normed: Array, outputs: Array) -> tuple[Array | float, Array | float] | None:
+    """The scale and the shift, by channel, that make ``normed`` the ``outputs``; ``None`` if there are none."""
     if same(normed, outputs):
-        return True
+        return 1.0, 0.0
     x, y = (array.reshape(-1, array.shape[-1]) for array in (normed, outputs))
     # Any two points lie on a line, so a few samples prove nothing.
     if len(x) < 4:
-        return False
+        return None
     away = x - x.mean(0)
     square = (away**2).sum(0)
     # A least-squares line per channel; a constant channel has no slope and only its shift.
     scale = (away * (y - y.mean(0))).sum(0) / np.where(square > 0, square, 1.0)
-    return same(y.mean(0) + scale * away, y)
+    return (scale, y.mean(0) - scale * x.mean(0)) if same(y.mean(0) + scale * away, y) else None
 
 
 # --- Attention -------------------------------------------------------------------------------------------------------

@@ -152,7 +152,7 @@ def _scaled(wrong: Array, right: Array) -> list[str]:
     factor = _factor(wrong, right)
     if factor:
         negated = abs(factor + 1) < 1e-8
-        return ["has the opposite sign" if negated else f"is {factor:.6g} times what it should be"]
+        return ["has the opposite sign" if negated else f"is {_near_one(factor)} times what it should be"]
     centred = right - right.mean()
     slope = _factor(wrong - wrong.mean(), centred)
     if slope is None or not same(slope * centred + wrong.mean(), wrong):
@@ -165,6 +165,11 @@ def _scaled(wrong: Array, right: Array) -> list[str]:
     return [f"is {slope:.6g} times what it should be, {'plus' if start > 0 else 'minus'} {abs(start):.6g}"]
 
 
+def _near_one(factor: float) -> str:
+    """A factor with enough digits to tell it from one."""
+    return f"{factor:.6g}" if abs(factor - 1) > 1e-5 else f"{factor:.12g}"
+
+
 def _rounded(wrong: Array, right: Array) -> list[str]:
     for name, dtype in (("float32", np.float32), ("bfloat16", ml_dtypes.bfloat16), ("float16", np.float16)):
         with np.errstate(over="ignore"):
@@ -175,9 +180,15 @@ def _rounded(wrong: Array, right: Array) -> list[str]:
 
 def _clipped(wrong: Array, right: Array) -> list[str]:
     high, low = float(wrong.max()), float(wrong.min())
-    if low == high or not same(wrong, np.clip(right, low, high)) or (right.max() <= high and right.min() >= low):
+    if low == high or not same(wrong, np.clip(right, low, high)):
         return []
-    return [f"is limited to {low:.6g} .. {high:.6g}"]
+    # One value that is replaced by the next one is no limit, and a limit that no value exceeds is not seen.
+    below, above = (len(np.unique(right[beyond])) > 1 for beyond in (right < low, right > high))
+    if below and above:
+        return [f"is limited to {low:.6g} .. {high:.6g}"]
+    if below and not np.any(right > high):
+        return [f"is limited to {low:.6g} or more"]
+    return [f"is limited to {high:.6g} or less"] if above and not np.any(right < low) else []
 
 
 def _rounded_or_absolute(wrong: Array, right: Array) -> list[str]:

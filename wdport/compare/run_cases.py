@@ -311,10 +311,14 @@ class _Engine:
         if self._differing(running):
             doubtful = self._doubtful(started.taps, started.into)
             isolated_outputs, isolated_calls = self.port.isolate("float64", started.inputs, started.calls, doubtful)
-            self._keep(started, isolated_calls, isolated_outputs)
             if into.misfits:  # most of them only follow from the first: in isolation, the shapes after it are right
                 into = InPort(started.taps, isolated_calls)
                 expected = into(started.observation.calls)
+                if _fed_otherwise(expected, started.calls):  # such as with zeros around, up to a wrong size
+                    isolated_outputs, isolated_calls = self.port.isolate("float64", started.inputs, expected, doubtful)
+                    into = InPort(started.taps, isolated_calls)
+                    expected = into(started.observation.calls)
+            self._keep(started, isolated_calls, isolated_outputs, expected)
             isolated = self._tap_errors(isolated_calls, started, expected, into)
             isolated |= dict.fromkeys(into.misfed, (inf, 0.0))  # of these, the code around the layer is to blame
             isolated |= dict.fromkeys(padded, (0.0, 0.0))
@@ -325,7 +329,7 @@ class _Engine:
         explanations = self._explained(started, running, isolated)
         self._output_errors(started, outputs, isolated_outputs, explanations.get(OUTPUT, NOTHING))
         if started.outputs and any(result.taps[name].isolated > self.logic for name in result.outputs):
-            self._keep(started, through, outputs)  # of code after the last layer
+            self._keep(started, through, outputs, started.calls)  # of code after the last layer
         called = {tap.reference for tap in started.taps}
         for tap in self.alignment.taps:
             if tap.reference not in called:  # neither side calls it in this case
@@ -358,10 +362,12 @@ class _Engine:
         self.sightings.add(name, started.case, [array.shape for array in started.inputs], samples)
         return self.sightings.only(name)
 
-    def _keep(self, started: _Started, calls: Calls, outputs: Outputs) -> None:
+    def _keep(
+        self, started: _Started, calls: Calls, outputs: Outputs, expected: Mapping[str, ExpectedCall]
+    ) -> None:  # fmt: skip
         """Keep the port's calls and outputs of the first faulty case, from which causes are found."""
         port = {**calls, "": Call((), outputs)}
-        reference = {**started.calls, "": ExpectedCall({}, 0, started.outputs)}
+        reference = {**expected, "": ExpectedCall({}, 0, started.outputs)}
         evidence = Evidence(started.inputs, port, reference, started.case.random_biases)
         self.result.evidence = self.result.evidence or evidence
 
@@ -538,6 +544,12 @@ def _size(observation: Observation) -> int:
     arrays = (leaf for run in runs for call in run.values() for leaf in leaves([*call.inputs, *call.outputs]))
     # A layer's output is the next one's input: one array, counted once.
     return sum({id(array): array.nbytes for array in arrays}.values())
+
+
+def _fed_otherwise(calls: Mapping[str, ExpectedCall], earlier: Mapping[str, ExpectedCall]) -> bool:
+    """Whether an input has another size than the one that was expected earlier."""
+    return any(np.shape(array) != np.shape(earlier[name].inputs[index]) for name, call in calls.items()
+               if name in earlier for index, array in call.inputs.items() if index in earlier[name].inputs)  # fmt: skip
 
 
 def _keeps_own_values(calls: Mapping[str, ExpectedCall], shapes: Calls) -> bool:

@@ -62,7 +62,7 @@ def align(
     taps: list[Tap] = []
     absent = unconverted(table, modules, layers, features)
     matched: set[int] = set()  # rows by identity: several may be on one line
-    fix = "correct the taps of the mapping table"
+    fix = "correct the rows under layers in the mapping table"
     for module in modules:
         for row in rows:
             indices = row.torch.match(module)
@@ -87,9 +87,9 @@ def align(
     for side in ("reference", "candidate"):
         for name, count in Counter(getattr(tap, side) for tap in taps).items():
             if count > 1:
-                raise IncompleteError((table.path, name), "is named by two taps", fix)
+                raise IncompleteError((table.path, name), "is named by two rows of layers", fix)
     if not taps:
-        raise IncompleteError(table.path, "has no taps, so no layer would be compared", "add a taps section")
+        raise IncompleteError(table.path, "has no row of a layer, so none would be compared", "add a row under layers")
     return taps
 
 
@@ -163,7 +163,9 @@ def _layer(row: TapRow, indices: Mapping[str, int], layers: Collection[str]) -> 
     try:
         names = [pattern.format(indices) for pattern in (row.keras, *row.others)]
     except PatternError as error:
-        raise IncompleteError(f"line {row.line}", str(error), "correct the taps of the mapping table") from None
+        raise IncompleteError(
+            f"line {row.line}", str(error), "correct the rows under layers in the mapping table"
+        ) from None
     return next((name for name in names if name in layers), names[0])
 
 
@@ -195,14 +197,29 @@ def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> t
     for tap in taps:
         theirs, ours = counts[0][tap.reference], counts[1][tap.candidate]
         if theirs and ours and theirs != ours:
-            text = f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times"
-            faults.append(fact(text, tap.reference))
+            faults.append(fact(_calls(tap, theirs, ours), tap.reference))
         # At least one tap, even for a layer that is never called: it is then reported as not compared.
         for number in range(1, max(min(theirs, ours), 1) + 1):
             names = (call_name(tap.reference, number), call_name(tap.candidate, number))
             call_taps.append(replace(tap, reference=names[0], candidate=names[1]))
     order = {name: position for position, name in enumerate(reference)}
     return sorted(call_taps, key=lambda tap: order.get(tap.reference, len(order))), faults
+
+
+def _calls(tap: Tap, theirs: int, ours: int) -> str:
+    return f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times"
+
+
+def called_otherwise(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:
+    """Taps without weights that the two sides call a different number of times, each with the reason why they are not
+    compared: any number of layers may do what one such module does, and what follows them is compared."""
+    counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
+    reasons = {}
+    for tap in taps:
+        theirs, ours = counts[0][tap.reference], counts[1][tap.candidate]
+        if theirs and ours and theirs != ours:
+            reasons[tap] = f"{_calls(tap, theirs, ours)}, and neither has weights"
+    return reasons
 
 
 def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:
@@ -225,8 +242,8 @@ def left_out(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dic
             reasons[tap] = f"{side} runs {other.reference.removeprefix(f'{tap.reference}.')} inside it"
     for tap in reasons:
         if not any(inner.reference.startswith(f"{tap.reference}.") for inner in taps if inner not in reasons):
-            fix = "add taps of the layers inside it"
-            raise IncompleteError(tap.reference, "cannot be compared as a whole, and no tap is inside it", fix)
+            fix = "add rows of the layers inside it"
+            raise IncompleteError(tap.reference, "cannot be compared as a whole, and no row names a layer in it", fix)
     return reasons
 
 

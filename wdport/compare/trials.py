@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING
 from unittest.mock import patch
@@ -17,7 +17,7 @@ from unittest.mock import patch
 import jax
 import numpy as np
 
-from wdport.compare.calls import Calls, layer_of
+from wdport.compare.calls import Calls, ExpectedCall, layer_of
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.layer_errors import tap_errors
 from wdport.compare.probe import Answers, Probe
@@ -30,6 +30,16 @@ from wdport.model import Array, KerasLayer, KerasVariable
 
 if TYPE_CHECKING:
     import torch
+
+
+STEP = 1e-8
+"""Relative change of an input: a tenth of the rounding of float32, and far more than that of float64."""
+
+FAR = 1e-2
+"""A change that float32 resolves, to which a function that depends on its inputs responds."""
+
+BENT = 1e-2
+"""Second difference over the first, above which a function is not one of float64; of a smooth one it is about 1e-8."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +59,31 @@ class Trial:
         if self.tap.candidate not in self.answers or self._agrees(self._isolated):
             return []
         return (self._numbers(module) if module is not None else []) or self._gates()
+
+    def rounds(self) -> bool:
+        """Whether the layer computes with fewer digits than float64: its outputs do not follow changes of its inputs
+        that are smaller than the rounding of float32."""
+        answer = self.answers.get(self.tap.candidate)
+        if answer is None or self.tap.layout.outputs_only:
+            return False
+        try:
+            first, second, third, far = (self._moved(answer, step) for step in (0, STEP, 2 * STEP, FAR))
+        except (WdportError, ValueError, TypeError, RuntimeError, KeyError):
+            return False
+        slope, bend = np.linalg.norm(second - first), np.linalg.norm(third - 2 * second + first)
+        # Of a function in float64, the second difference is smaller than the first by the size of the step.
+        return bool(bend > BENT * slope if slope else not np.array_equal(first, far))
+
+    def _moved(self, answer: ExpectedCall, step: float) -> Array:
+        """All floating-point outputs for inputs that are larger by up to this share."""
+        random = np.random.default_rng(0)
+        inputs = {index: array * (1 + step * random.random(array.shape)) if array.dtype.kind == "f" else array
+                  for index, array in sorted(answer.inputs.items())}  # fmt: skip
+        answers = {self.tap.candidate: replace(answer, inputs=inputs)}
+        with jax.enable_x64(True), exact_float64(), jax.default_matmul_precision("highest"):
+            calls = self.probe.isolate_layer(self.tap.candidate, self.port[self.tap.candidate], answers)
+        outputs = [np.asarray(array) for array in calls[self.tap.candidate].outputs]
+        return np.concatenate([array.ravel() for array in outputs if array.dtype.kind == "f"]).astype(np.float64)
 
     def _numbers(self, module: torch.nn.Module) -> list[str]:
         """Try hyper-parameters that differ by less than float32 precision."""

@@ -14,11 +14,13 @@ import numpy as np
 from wdport.compare.activations import other_activation
 from wdport.compare.calls import layer_of, leaves
 from wdport.compare.comparison import Comparison
-from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
+from wdport.compare.gate_bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS
+from wdport.compare.measure import float32_share
 from wdport.compare.probe import Probe
 from wdport.compare.recognize import attention_difference, difference
 from wdport.compare.relations import added_relations, flatten_order, numbers, relations, same, variable_relations
 from wdport.compare.results import Evidence, Fault
+from wdport.compare.taps import Tap
 from wdport.compare.trials import Trial
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras
@@ -66,7 +68,7 @@ def probable_causes(
             words = wrong_variables(fault.candidate, names, weights.variables, right)
             words = words or told_by_values(fault, comparison.evidence, names)
         if not words and LOGIC < fault.logic <= LEAK and fault.ratio <= NUMERICS:
-            words = [FLOAT32]
+            words = [FLOAT32] if _rounds(comparison, probe, fault, names) else []
         frozen = [] if fault.candidate else frozen_weights(probe.model)
         causes[fault.candidate] = (*frozen, *words)
     return causes
@@ -83,7 +85,7 @@ def _settings_that_differ(comparison: Comparison, fault: Fault) -> list[str]:
 def _by_trial(comparison: Comparison, probe: Probe, fault: Fault, custom: bool) -> list[str]:
     """Changes that make a faulty layer agree: another order of a flattened input, an activation, a setting, an
     order of gates. Activations are tried in a user's own model (``custom``); in others the values show them."""
-    tap = next((tap for tap in comparison.alignment.taps if tap.reference == (fault.feeds or fault.reference)), None)
+    tap = _tap(comparison, fault)
     if tap is None or (evidence := comparison.evidence) is None or tap.candidate not in evidence.port:
         return []
     call, expected = evidence.port[tap.candidate], evidence.answers.get(tap.candidate)
@@ -93,6 +95,24 @@ def _by_trial(comparison: Comparison, probe: Probe, fault: Fault, custom: bool) 
     return (other_activation(tap, call, expected) if custom else []) or trial.told(
         comparison.alignment.modules.get(layer_of(tap.reference))
     )
+
+
+def _tap(comparison: Comparison, fault: Fault) -> Tap | None:
+    """The faulty tap, or the one that is fed wrongly."""
+    return next((tap for tap in comparison.alignment.taps if tap.reference == (fault.feeds or fault.reference)), None)
+
+
+def _rounds(comparison: Comparison, probe: Probe, fault: Fault, names: Mapping[str, str]) -> bool:
+    """Whether what is wrong holds float32 values where the reference's are wider, or a layer rounds to them inside."""
+    tap, evidence = _tap(comparison, fault), comparison.evidence
+    if evidence is None:
+        return False
+    wrong, right, _ = _faulty_array(fault, evidence, names)
+    if wrong is not None and right is not None and float32_share(wrong) > FLOAT32_SHARE >= float32_share(right):
+        return True
+    if tap is None or fault.feeds or tap.candidate not in evidence.port:
+        return False
+    return Trial(probe, tap, evidence.inputs, evidence.port, evidence.answers).rounds()
 
 
 def wrong_variables(

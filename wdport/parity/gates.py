@@ -80,12 +80,14 @@ def _conditioned(comparison: Comparison) -> list[str]:
 
 
 def _left_out(comparison: Comparison) -> list[str]:
-    """Notes on the layers that are compared only by their parts, one for each reason, and on those that the port
-    lacks."""
-    reasons = {tap.reference: why for tap, why in comparison.alignment.left_out.items()}
+    """Notes on the layers that are compared only by their parts, or only by what follows them, one for each reason, and
+    on those that the port lacks."""
+    reasons, uses = ({tap.reference: why for tap, why in taps.items()}
+                     for taps in (comparison.alignment.left_out, comparison.alignment.reused))  # fmt: skip
     absent = {name: f"no tensors, and no {path} in Keras" for name, path in comparison.alignment.unconverted.items()}
     absent |= dict.fromkeys(comparison.alignment.without_module, "the reference has no such module")
     return [*(f"compared by parts alone: {names} ({why})" for why, names in _by_reason(reasons).items()),
+            *(f"compared where its outputs are used: {names} ({why})" for why, names in _by_reason(uses).items()),
             *(f"not compared: {name} ({why})" for name, why in absent.items())]  # fmt: skip
 
 

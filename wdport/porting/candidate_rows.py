@@ -22,7 +22,7 @@ from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.layouts import AFTER, Layout, in_port
 from wdport.compare.measure import relative_l2
 from wdport.compare.relations import agreeing
-from wdport.compare.taps import layout_of
+from wdport.compare.taps import Tap, layout_of, padded_by
 from wdport.errors import WdportError
 from wdport.mapping.axes import AxisError, Shape, parse_rule
 from wdport.mapping.kinds import KINDS
@@ -204,11 +204,13 @@ class Agreement:
         after: the function that follows the unit within the layer; "" for none.
         axes: the layout of the outputs, if it is not the kind's.
         placed: whether they agree elementwise in a layout that a row can state; otherwise only as values in any order.
+        outputs: what that function makes of the unit's output.
     """
 
     after: str = ""
     axes: str = ""
     placed: bool = True
+    outputs: tuple[Array, ...] = field(default=(), repr=False, compare=False)
 
 
 def agreement(
@@ -218,20 +220,31 @@ def agreement(
     if not outputs or not call.outputs:
         return None
     theirs, ours = np.asarray(call.outputs[0]), np.asarray(outputs[0])
-    tap = table_of_rows(option.rows).taps[0] if option.kind else None
+    layout = layout_of_option(option, layer) if option.kind else None
     # The layer's stated activation first, then none, then all others.
     order = tuple(dict.fromkeys([*activation_name(layer), "", *ROW_NAMES]))
     for after in order:
-        if tap is not None and _agrees(layout_of(tap, layer), after, call, inputs, outputs):
-            return Agreement(after)
+        if layout is not None and _agrees(layout, after, call, inputs, outputs):
+            return Agreement(after, outputs=(_applied(after, theirs),))
     for after in order:
-        # Functions such as exp are tried on values that they are not made for.
-        with np.errstate(over="ignore", invalid="ignore"):
-            array = AFTER[after](theirs) if after else theirs
+        array = _applied(after, theirs)
         if Print(array).same(Print(ours)):
             axes = next(axes_between(array, ours), "")
-            return Agreement(after, axes, bool(axes) and tap is not None)
+            return Agreement(after, axes, bool(axes) and layout is not None, (array,))
     return None
+
+
+def _applied(after: str, array: Array) -> Array:
+    # Functions such as exp are tried on values that they are not made for.
+    with np.errstate(over="ignore", invalid="ignore"):
+        return AFTER[after](array) if after else array
+
+
+def layout_of_option(option: FillOption, layer: KerasLayer) -> Layout:
+    """The layout of activations under an option with a kind, with what its module pads and crops."""
+    tap = table_of_rows(option.rows).taps[0]
+    one = Tap(option.unit.path, option.keras, None, layout=layout_of(tap, layer), kind=option.kind)
+    return padded_by([one], {option.unit.path: option.unit.module})[0].layout
 
 
 def activation_name(layer: KerasLayer) -> list[str]:
@@ -247,7 +260,7 @@ def _agrees(layout: Layout, after: str, call: Call, inputs: Sequence[Array], out
         expected = in_port(call, replace(layout, after=after, outputs_only=True), shapes)
     except (WdportError, ValueError, IndexError, TypeError):
         return False
-    pairs = zip(outputs, expected.outputs, strict=True)
+    pairs = zip(*map(expected.cropped, (outputs, expected.outputs)), strict=True)
     return all(relative_l2(np.asarray(a), np.asarray(b)) <= LOGIC for a, b in pairs)
 
 
@@ -298,6 +311,20 @@ def tensor_options(unit: Unit, name: str, keras: str, shape: Shape) -> Iterator[
         fields = {"torch": f"{unit.path}.{name}" if unit.path else name, "keras": keras,
                   "rule": "identity" if rule == "... -> ..." else rule}  # fmt: skip
         yield FillOption(unit, keras, (fields,), {keras: apply_text(rule, array, shape)})
+
+
+def stacked(unit: Unit, keras: str, tensors: Mapping[str, Array], shape: Shape) -> Iterator[FillOption]:
+    """Rows under ``tensors`` that fill one variable from several tensors of one shape, with an axis for them."""
+    shapes = {array.shape for array in tensors.values()}
+    # As for single tensors: five axes have 120 orders.
+    if len(shapes) > 1 or len(shape) > 5 or len(next(iter(shapes))) != len(shape) - 1:
+        return
+    sizes, names = (len(tensors), *next(iter(shapes))), ("part", *_AXES[: len(shape) - 1])
+    for order in permutations(range(len(shape))):
+        if tuple(sizes[index] for index in order) == shape:
+            rule = f"[part] {' '.join(names[1:])} -> {' '.join(names[index] for index in order)}"
+            row: Fields = {"torch": list(tensors), "keras": keras, "rule": rule}
+            yield from tensors_option(unit, keras, [row], tensors, {keras: shape}, 0)
 
 
 def apply_text(rule: str, array: Array, shape: Shape) -> Array:

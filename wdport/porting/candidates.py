@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from math import prod
 
@@ -15,7 +16,7 @@ from wdport.porting import candidate_rows as rows
 from wdport.porting.candidate_rows import FillOption
 from wdport.porting.fingerprints import InputCall, KerasSide, Print
 from wdport.porting.torch_run import TorchRun, joined_bits
-from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible
+from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible, stack
 
 Matched = Mapping[str, FillOption]
 """The options chosen so far, by layer, or by variable of a layer without a kind."""
@@ -128,13 +129,14 @@ class Candidates:
         """The candidate tensors for a variable: first those of modules with the same input, then those of modules that
         contain others, or of any module if the Keras layer contains others."""
         prints = [Print(array) for array in inputs]
-        used = {str(row["torch"]) for option in matched.values() for row in option.rows if "rule" in row}
+        used = {name for option in matched.values() for row in option.rows if "rule" in row for name in _sources(row)}
         # Integers give no unique print, and a layer with several variables may take them from other modules.
         several = len(self._side.direct_variables(keras.rpartition("/")[0])) > 1
         spare = several or all(fingerprint.exact for fingerprint in prints)
         closed = {option.unit.module_path for option in matched.values() if option.kind}
         orders = [option.unit.order for option in matched.values()]
         candidates: list[tuple[tuple[float, ...], FillOption]] = []
+        free: dict[str, tuple[tuple[float, ...], Array]] = {}
         for unit in (*self._root(), *self._units):
             if unit.part or unit.path in closed:
                 continue
@@ -148,9 +150,27 @@ class Candidates:
                 if full_name in used or array.dtype.kind != "f":
                     continue
                 key = (0.0 if near else 1.0 if inside else 2.0, away, -likeness(full_name, keras))
+                free[full_name] = (key, array)
                 candidates += [(key, option) for option in rows.tensor_options(unit, name, keras, shape)]
+        # Several tensors as one variable only if no single one fits.
+        candidates = candidates or list(self._stacked(free, keras, shape))
         # Only the keys are compared: options have no order.
         yield from (option for _, option in sorted(candidates, key=lambda candidate: candidate[0]))
+
+    def _stacked(
+        self, free: Mapping[str, tuple[tuple[float, ...], Array]], keras: str, shape: Shape
+    ) -> Iterator[tuple[tuple[float, ...], FillOption]]:
+        """Tensors whose names differ in one number, such as those of experts, as one variable; each with its key."""
+        groups: dict[tuple[str, str], list[str]] = {}
+        for name in free:
+            for number in _NUMBER.finditer(name):
+                groups.setdefault((name[: number.start()], name[number.end() :]), []).append(name)
+        for names in groups.values():
+            arrays = {name: free[name][1] for name in names}
+            if len(names) in shape and sum(array.size for array in arrays.values()) == prod(shape):
+                unit = stack(arrays, joined_bits(self._run.bits[name] for name in names))
+                options = rows.stacked(unit, keras, arrays, shape)
+                yield from ((min(free[name][0] for name in names), option) for option in options)
 
     def _root(self) -> list[Unit]:
         """The parameters of the model itself."""
@@ -158,6 +178,15 @@ class Candidates:
         root_tensors = {name: recorder.to_array(tensor) for name, tensor in state.items() if "." not in name}
         bits = joined_bits(self._run.bits[name] for name in root_tensors)
         return [Unit("", (), root_tensors, "", "", (), -1, bits)] if root_tensors else []
+
+
+_NUMBER = re.compile(r"\d+")
+
+
+def _sources(row: rows.Fields) -> list[str]:
+    """The tensors of a row under ``tensors``."""
+    names = row["torch"]
+    return [str(name) for name in names] if isinstance(names, list) else [str(names)]
 
 
 def _flat(event: InputCall, earlier: Sequence[InputCall]) -> list[Shape]:

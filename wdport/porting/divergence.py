@@ -10,9 +10,11 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import islice, permutations
 from typing import TYPE_CHECKING
 
+import jax
 import keras
 import numpy as np
 
@@ -22,15 +24,16 @@ from wdport.compare.measure import relative_l2
 from wdport.compare.pairs import Pair
 from wdport.compare.recognize import attention_difference, difference, forms
 from wdport.compare.relations import arrangement, relations, same
+from wdport.compare.setting_values import Setting
 from wdport.compare.settings import compare_pair
-from wdport.compare.taps import layout_of
 from wdport.errors import WdportError
-from wdport.keras_runtime import frozen_weights
+from wdport.keras_runtime import frozen_weights, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer
-from wdport.porting.candidate_rows import FillOption, layer_option, table_of_rows
+from wdport.porting.candidate_rows import FillOption, agreement, layer_option, layout_of_option
 from wdport.porting.counterfactuals import mends
 from wdport.porting.fingerprints import InputCall, KerasSide, Print
 from wdport.porting.matching import RunOutcome
+from wdport.porting.setting_trials import Right, called, needed
 from wdport.porting.torch_run import TorchRun, TorchValue, joined_bits
 from wdport.porting.units import Unit, likeness, module_of, possible, torch_kinds
 from wdport.porting.writing import Place
@@ -86,6 +89,12 @@ class _SearchState:
                 return Place(event.path, option.unit.path)
         return Place("", "")
 
+    def assign(self, option: FillOption) -> None:
+        """Give a layer the weights of an option: later runs may have given it others."""
+        with jax.enable_x64(True):
+            for name, array in option.values.items():
+                set_variable(self.side.variables[name], array)
+
     def matched_units(self) -> list[Unit]:
         return [option.unit for option in self.outcome.matched.values()]
 
@@ -110,6 +119,8 @@ def _divergence(run: TorchRun, side: KerasSide, units: Sequence[Unit], outcome: 
         return _wrong_output(state, culprit)
     if dead_end.event is None:
         return _wrong_model_outputs(state)
+    if dead_end.variable and dead_end.reason == "shape":
+        return _unfilled_variable(state, dead_end.event, dead_end.variable)
     return _wrong_input(state, dead_end.event)
 
 
@@ -151,34 +162,67 @@ def _matched_layer(
     if inner is not None and state.outcome.dead_end is not None and state.outcome.dead_end.reason == "input":
         here = Place(inner.path, unit.path)
     placed_input, before = _arrays_in_port(option, call, layer, event) if option.kind else (None, None)
-    if placed_input is not None and event.inputs and not same(placed_input, event.inputs[0]):
-        return _reordered_input(state, event, here, placed_input)
-    fed = unit.first_input().shape
-    causes = _setting_differences(option.kind, unit.module, layer, event, before, fed)
-    if not causes and inner is not None and inner.inputs:
+    state.assign(option)
+
+    def right(other: KerasLayer, outputs: Sequence[Array]) -> bool:
+        agreed = agreement(option, call, other, event.inputs, outputs)
+        return agreed is not None and (not agreed.after or state.all_occur(agreed.outputs))
+
+    if placed_input is not None and event.inputs and _reordered(event.inputs[0], placed_input):
+        with_order = [placed_input, *event.inputs[1:]]
+        return _reordered_input(state, event, here, placed_input, proved=_holds(layer, with_order, right))
+    causes = list[str]()
+    if inner is not None and inner.inputs:
         causes += _attention_causes(state, unit, inner)
-    if before is not None and event.outputs:
-        for right in _function_results(state, call, before):
-            causes += difference(before, right, event.outputs[0])
-        if not causes:
-            activations = [form.setting for form in forms(before, event.outputs[0]) if form.kind == "activation"]
-            causes += [f"activation {activation}, which PyTorch does not have there" for activation in activations[:1]]
+    if not causes and before is not None and event.outputs:
+        results = _function_results(state, call, before)
+        causes += next((text for result in results if (text := difference(before, result, event.outputs[0]))), [])
+    if not causes:
+        fed = unit.first_input().shape
+        settings = _setting_differences(option.kind, unit.module, layer, event, before, fed)
+        causes += _by_trial(layer, event, settings, right)
+    if not causes and before is not None and event.outputs:
+        activations = [form.setting for form in forms(before, event.outputs[0]) if form.kind == "activation"]
+        causes += [f"activation {activation}, which PyTorch does not have there" for activation in activations[:1]]
     if not causes and event.outputs:
         causes += mends(state.run, event.outputs[0], _suspects(state, unit.bits))
     if not causes and before is not None and event.outputs:
         causes += relations(event.outputs[0], before, {})
-    if not causes and unit.module is not None:
-        causes.append(f"{type(layer).__name__} where PyTorch has {unit.module}")
     what = f"its input is that of {unit.path}, its output is not"
-    return Divergence(state.last, here, what, f"its output should be that of {unit.path}", tuple(dict.fromkeys(causes)))
+    if placed_input is not None and event.inputs and not same(placed_input, event.inputs[0]):
+        what = f"its input has the values of that of {unit.path}, in other places or numbers"
+    expected = f"its output should be that of {unit.path}"
+    if not causes and unit.module is not None:
+        expected += f", {one_line(unit.module)}"
+    return Divergence(state.last, here, what, expected, tuple(dict.fromkeys(causes)))
+
+
+def _by_trial(layer: KerasLayer, event: InputCall, settings: Sequence[Setting], right: Right) -> list[str]:
+    """The settings that make a layer right, if its call can be repeated."""
+    with contextlib.suppress(Exception):  # the user's own layer, called in another way than in the model
+        if event.outputs and settings and same(called(layer, event.inputs)[0], event.outputs[0]):
+            return [setting.text for setting in needed(layer, event.inputs, settings, right)]
+    return []
+
+
+def _holds(layer: KerasLayer, inputs: Sequence[Array], right: Right) -> bool:
+    """Whether a layer is right on other inputs."""
+    with contextlib.suppress(Exception):
+        return right(layer, called(layer, inputs))
+    return False
+
+
+def _reordered(array: Array, right: Array) -> bool:
+    """Whether an array has the values of another one in another order."""
+    return array.size == right.size and not same(array, right) and same(
+        np.sort(array, axis=None), np.sort(right, axis=None))  # fmt: skip
 
 
 def _arrays_in_port(
     option: FillOption, call: Call, layer: KerasLayer, event: InputCall
 ) -> tuple[Array | None, Array | None]:
     """The unit's first input and output in the port's layout, if they can be converted."""
-    tap = table_of_rows(option.rows).taps[0]
-    layout = layout_of(tap, layer)
+    layout = layout_of_option(option, layer)
     shapes = [np.shape(array) for array in event.inputs], [np.shape(array) for array in event.outputs]
     placed_input = placed_output = None
     with contextlib.suppress(ValueError, IndexError, TypeError, WdportError):
@@ -189,13 +233,12 @@ def _arrays_in_port(
 
 
 def _function_results(state: _SearchState, call: Call, before: Array) -> Iterator[Array]:
-    """Results of one function on a unit's output in PyTorch, in the layout of ``before``; the output itself last."""
+    """Results of one function on a unit's output in PyTorch, in the layout of ``before``."""
     for value in state.values(np.asarray(call.outputs[0])):
         for other in state.run.values:
             array = other.result.array
             if other.sources == (value.number,) and array.shape == value.result.array.shape:
                 yield from islice(_permuted_like(array, value.result.array, before), 1)
-    yield before
 
 
 def _permuted_like(array: Array, like: Array, placed: Array) -> Iterator[Array]:
@@ -208,7 +251,7 @@ def _permuted_like(array: Array, like: Array, placed: Array) -> Iterator[Array]:
 def _setting_differences(
     kind: str, module: torch.nn.Module | None, layer: KerasLayer, event: InputCall, placed: Array | None,
     fed: Sequence[int] = (),
-) -> list[str]:  # fmt: skip
+) -> list[Setting]:  # fmt: skip
     """Settings that differ; ``fed`` is the shape of the module's input."""
     if module is None:
         return []
@@ -223,16 +266,19 @@ def _setting_differences(
                    and (setting.name != "activation" or setting.torch is not None)]  # fmt: skip
     # Last: a layout is often a choice, and an activation may be a separate function in PyTorch.
     differences.sort(key=lambda setting: setting.name in ("data_format", "activation"))
-    return [setting.text for setting in differences]
+    return differences
 
 
-def _reordered_input(state: _SearchState, event: InputCall, here: Place, right: Array) -> Divergence:
-    """The report on a layer whose input has the right values in another order."""
+def _reordered_input(
+    state: _SearchState, event: InputCall, here: Place, right: Array, proved: bool
+) -> Divergence:  # fmt: skip
+    """The report on a layer whose input has the right values in another order; ``proved`` if the layer is right with
+    them in this order."""
     input_print = Print(event.inputs[0])
     others = (other for other in reversed(state.outcome.events) if other is not event)
     before = next((other for other in others if any(Print(array).same(input_print) for array in other.outputs)), None)
-    order = arrangement(event.inputs[0], right) or "another order"
-    causes = relations(event.inputs[0], right, {}) or [order]
+    order = arrangement(event.inputs[0], right) or "in another order"
+    causes = (relations(event.inputs[0], right, {}) or [f"is {order}"]) if proved else []
     path = before.path if before is not None and len(before.inputs) > 1 else event.path
     what = f"{event.path} is given the values of the input of {here.torch}, in another order"
     return Divergence(state.last, Place(path, here.torch), what, "", tuple(f"its input {cause}" for cause in causes))
@@ -243,37 +289,30 @@ def _reordered_input(state: _SearchState, event: InputCall, here: Place, right: 
 
 def _wrong_output(state: _SearchState, event: InputCall) -> Divergence:
     """The report on a layer without weights whose input occurs in PyTorch and whose output does not."""
-    layer, causes, torch = state.side.layers[event.path], list[str](), ""
-    wrong, expected = event.outputs[0], ""
-    for value, input_index in _torch_values(state, event):
-        settings = _function_differences(state, value, layer, event)
-        if not expected or settings:
-            torch, expected = value.text, f"PyTorch computes {_described(state, value)} from it"
-        causes += settings
+    layer, causes, wrong = state.side.layers[event.path], list[str](), event.outputs[0]
+    computed = list(_torch_values(state, event))
+    names = [value for value, _ in computed]
+    for value, input_index in computed:
         right = _in_layer_layout(value.result.array, state, value, event, input_index)
+        causes += _function_differences(state, value, layer, event, right)
         if right is not None and not causes:
             causes += difference(event.inputs[input_index], right, wrong)
         if causes:
+            names = [value]
             break
     causes = causes or mends(state.run, wrong, _suspects(state))
-    named = [value for value, _ in _torch_values(state, event)][:1]
-    if not causes and named:
-        stated = _settings(layer)
-        causes.append(f"{type(layer).__name__}{f' ({stated})' if stated else ''} where PyTorch has "
-                      f"{_described(state, named[0])}")  # fmt: skip
-    if not causes and event.inputs and event.inputs[0].shape == wrong.shape:
+    torch = names[0].text if names else ""
+    described = list(dict.fromkeys(_described(state, value) for value in names))[:MOST_NAMED]
+    expected = f"PyTorch computes {', '.join(described)} from it" if described else ""
+    if not causes and not names and event.inputs[0].shape == wrong.shape:
         recognized = list(forms(event.inputs[0], wrong))
         causes += [f"{form.kind} {form.setting}, which PyTorch does not have there" for form in recognized[:1]]
     what = f"its input occurs in PyTorch ({_names(state, event.inputs)}), its output does not"
     return Divergence(state.last, Place(event.path, torch), what, expected, tuple(dict.fromkeys(causes)))
 
 
-_SETTINGS = ("interpolation", "axis", "pool_size", "strides", "padding", "negative_slope", "activation", "size")
-
-
-def _settings(layer: KerasLayer) -> str:
-    settings = [(name, getattr(layer, name)) for name in _SETTINGS if hasattr(layer, name)]
-    return ", ".join(f"{name} {getattr(value, '__name__', value)}" for name, value in settings if value is not None)
+MOST_NAMED = 4
+"""Maximum number of functions and modules of PyTorch that are named for one value."""
 
 
 def _suspects(state: _SearchState, bits: int = 0) -> list[TorchValue]:
@@ -305,8 +344,11 @@ def _torch_values(state: _SearchState, event: InputCall) -> Iterator[tuple[Torch
     yield from sorted(computed, key=lambda pair: (pair[0].number in covered, pair[0].number))
 
 
-def _function_differences(state: _SearchState, value: TorchValue, layer: KerasLayer, event: InputCall) -> list[str]:
-    """Differences between the settings of a function or module of PyTorch and those of a layer."""
+def _function_differences(
+    state: _SearchState, value: TorchValue, layer: KerasLayer, event: InputCall, right: Array | None
+) -> list[str]:  # fmt: skip
+    """The settings of a function or module of PyTorch with which a layer computes its value, which is ``right`` in the
+    layer's layout, if its shape is the layer's."""
     modules = dict(state.run.module.named_modules())
     module = modules.get(layer_of(value.names[0])) if value.names else None
     module = module if module is not None and not list(module.children()) else module_of(value.by, value.arguments)
@@ -316,9 +358,13 @@ def _function_differences(state: _SearchState, value: TorchValue, layer: KerasLa
     array = value.result.array
     fed = state.run.values[value.sources[0]].result.array.shape if value.sources else ()
     placed = np.moveaxis(array, 1, -1) if array.ndim > 2 else array
+
+    def holds(_: KerasLayer, outputs: Sequence[Array]) -> bool:
+        return Print(outputs[0]).same(value.result) if right is None else same(outputs[0], right)
+
     for kind in possible(unit, layer) or (() if unit.kinds else ("",)):
-        if differences := _setting_differences(kind, module, layer, event, placed, fed):
-            return differences
+        if causes := _by_trial(layer, event, _setting_differences(kind, module, layer, event, placed, fed), holds):
+            return causes
     return []
 
 
@@ -342,9 +388,30 @@ def _described(state: _SearchState, value: TorchValue) -> str:
     return f"{name}{f' ({arguments})' if arguments else ''}"
 
 
+def one_line(module: object) -> str:
+    """A module's class and settings."""
+    text = " ".join(str(module).split())
+    return text if len(text) < MOST_SIGNS else type(module).__name__
+
+
+MOST_SIGNS = 160
+"""A module whose settings take more is described by its class."""
+
+
 def _names(state: _SearchState, arrays: Sequence[Array]) -> str:
     texts = [values[0].text.strip("_") for array in arrays if (values := state.values(array))]
     return ", ".join(dict.fromkeys(texts)) or "nothing"
+
+
+def _unfilled_variable(state: _SearchState, event: InputCall, name: str) -> Divergence:
+    """The report on a variable of a layer without a kind, or of the model itself, that no tensor fits."""
+    shape = tuple(state.side.variables[name].shape)
+    place = "of the same input, or of a module around others," if event.path else "that is left"
+    what = f"no tensor {place} fits the variable {name} {shape}, neither alone nor stacked with others"
+    fed = (
+        [f"its input is {_names(state, event.inputs)}"] if event.inputs and all(map(state.values, event.inputs)) else []
+    )
+    return Divergence(state.last, Place(event.path or name, ""), "; ".join([*fed, what]))
 
 
 # --- What a layer is given is wrong ----------------------------------------------------------------------------------
@@ -361,6 +428,10 @@ def _wrong_input(state: _SearchState, event: InputCall) -> Divergence:
         if unit is not None and (steps := _functions_between(state, values[0], unit)):
             causes.append(f"lacks {' and '.join(steps)}, which PyTorch has between {values[0].text} and {unit.path}")
         what = f"its input is {values[0].text.strip('_')}, which no module of its kind and shape is given"
+        prints = [Print(array) for array in event.inputs]
+        fed_units = [other for other in state.units if other.module is not None and other.call_with(prints) is not None]
+        modules = [f"{other.path}, {one_line(other.module)}" for other in fed_units if other.tensors and not other.part]
+        expected = f"PyTorch gives it to {'; '.join(modules[:MOST_NAMED])}" if modules else expected
     else:
         what = "its input does not occur in PyTorch"
         causes += _attention_causes(state, unit, event) if unit is not None else []
@@ -380,9 +451,18 @@ def _misfit_settings(state: _SearchState, event: InputCall) -> list[str]:
     for unit in state.units if layer is not None else ():
         if unit.module is not None and unit.call_with(prints) is not None:
             for kind in possible(unit, layer):
-                if differences := _setting_differences(kind, unit.module, layer, event, None, unit.first_input().shape):
-                    return differences
+                settings = _setting_differences(kind, unit.module, layer, event, None, unit.first_input().shape)
+                fits = partial(_fits, unit, event.path, kind)
+                if fewest := needed(layer, event.inputs, settings, fits):
+                    return [setting.text for setting in fewest]
     return []
+
+
+def _fits(unit: Unit, path: str, kind: str, layer: KerasLayer, _: Sequence[Array]) -> bool:
+    """Whether a module's tensors fit the variables of a layer."""
+    shapes = {f"{path}/{name}": tuple(variable.shape) for name, variable in variables_by_path(layer).items()
+              if "float" in str(variable.dtype)}  # fmt: skip
+    return layer_option(unit, path, kind, shapes) is not None
 
 
 def _next_unit(state: _SearchState, event: InputCall) -> Unit | None:
@@ -456,6 +536,8 @@ def _wrong_model_outputs(state: _SearchState) -> Divergence:
     """The report if all layers agree but the outputs do not."""
     ours, theirs = [Print(array) for array in state.outcome.outputs], [Print(array) for array in state.run.outputs]
     what, causes = "every layer with weights agrees, and the model's outputs do not", list[str]()
+    if state.side.direct_variables(""):  # whose values no layer's output shows
+        what = "the model's outputs are not PyTorch's"
     if len(ours) != len(theirs):
         causes.append(f"it has {len(ours)} outputs where PyTorch has {len(theirs)}")
     elif all(any(a.same(b) for b in theirs) for a in ours):

@@ -51,11 +51,14 @@ differ."""
 
 
 class DeadEnd(BaseException):
-    """Raised at a dead end: a ``BaseException``, since Keras rewords others that pass through a layer."""
+    """Raised at a dead end: a ``BaseException``, since Keras rewords others that pass through a layer. ``variable`` is
+    the path of a variable that no tensor fits."""
 
-    def __init__(self, reason: StopReason, event: InputCall | None, option: FillOption | None = None) -> None:
+    def __init__(
+        self, reason: StopReason, event: InputCall | None, option: FillOption | None = None, variable: str = ""
+    ) -> None:
         super().__init__(reason)
-        self.reason, self.event, self.option = reason, event, option
+        self.reason, self.event, self.option, self.variable = reason, event, option, variable
 
 
 @dataclass
@@ -222,9 +225,11 @@ class Assigning:
         if agreement(used[0], call, layer, event.inputs, event.outputs) is None:
             raise self._stop("output", event, used[0])
 
-    def _stop(self, reason: StopReason, event: InputCall | None, option: FillOption | None = None) -> DeadEnd:
+    def _stop(
+        self, reason: StopReason, event: InputCall | None, option: FillOption | None = None, variable: str = ""
+    ) -> DeadEnd:
         """A dead end; the one after the most layers is reported in the end."""
-        dead_end = DeadEnd(reason, event, option)
+        dead_end = DeadEnd(reason, event, option, variable)
         # Later dead ends may follow from a wrong guess; the run that filled the most layers got the furthest.
         if self.deepest is None or len(self.matched) > len(self.deepest.matched):
             self.deepest = self._outcome(dead_end)
@@ -273,7 +278,7 @@ class Assigning:
             event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
             agreed = agreement(option, option.unit.calls[option.call_index], layer, event.inputs, event.outputs)
             # Equal after an activation, but PyTorch has no such value: it has another function there.
-            if agreed is not None and agreed.after and not self._all_occur(event.outputs):
+            if agreed is not None and agreed.after and not self._all_occur(agreed.outputs):
                 agreed = None
             if agreed is not None:
                 self._settle([Print(array) for array in event.inputs])
@@ -327,7 +332,7 @@ class Assigning:
             leaf = bool(path) and not any(inner.startswith(f"{path}/") for inner in self.side.layers)
             options = list(self._candidates.of_variable(name, tuple(variable.shape), inputs, leaf, self.matched))
             if not options:
-                raise self._stop(self._reason(inputs), event or InputCall(path, list(inputs)))
+                raise self._stop(self._reason(inputs), event or InputCall(path, list(inputs)), variable=name)
             decision = self._decide(name, options)
             self.decisions.append(decision)
             self._assign(decision.chosen)

@@ -161,6 +161,12 @@ def joined(units: Sequence[Unit], call_index: int) -> Unit:
     return replace(_unit(path, ("linear",), {}, path, "", [call], order, bits), members=tuple(u.path for u in units))
 
 
+def stack(tensors: Mapping[str, Array], bits: int) -> Unit:
+    """Tensors of several modules, by their full names, that are one variable in Keras."""
+    path = " + ".join(tensors)
+    return Unit(path, (), {}, path, "", (), -1, bits, members=tuple(tensors))
+
+
 def _unit(
     path: str, kinds: tuple[str, ...], tensors: Mapping[str, Array], module_path: str, part: str, calls: list[Call],
     order: int, bits: int, module: torch.nn.Module | None = None,

@@ -1,0 +1,136 @@
+"""A cause is stated only where a trial shows it; layers without weights may be others than PyTorch's."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from keras import Input, Model, layers, ops
+from torch import nn
+
+from tests.families.quick import few_cases
+from tests.parity.own_models import verify_own
+from wdport.parity.diagnose import FLOAT32
+
+
+class Scaled(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.sin() * math.pi
+
+
+class Net(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.s, self.b = nn.Linear(6, 8), Scaled(), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(self.s(self.a(x)))  # type: ignore[no-any-return]
+
+
+class ScaledPort(layers.Layer):
+    def __init__(self, how: str, **options: Any) -> None:
+        super().__init__(**options)
+        self.how = how
+
+    def call(self, x: Any) -> Any:
+        if self.how == "constant":  # exp(sin) for no other reason than that no relation of values fits
+            return ops.sin(x) * math.pi + 1e-8 * ops.exp(x)
+        if self.how == "inside":
+            return ops.cast(ops.sin(ops.cast(x, "float32")), x.dtype) * math.pi
+        return ops.cast(ops.cast(ops.sin(x) * math.pi, "float32"), x.dtype)
+
+    def get_config(self) -> dict[str, Any]:
+        return {**super().get_config(), "how": self.how}
+
+
+def port(how: str) -> Any:
+    x = Input((6,))
+    return Model(x, layers.Dense(3, name="b")(ScaledPort(how, name="s")(layers.Dense(8, name="a")(x))))
+
+
+def constant() -> Any:
+    return port("constant")
+
+
+def inside() -> Any:
+    return port("inside")
+
+
+def rounded() -> Any:
+    return port("rounded")
+
+
+TABLE = """format: 2
+inputs: ["x: b 6"]
+layers:
+  - {torch: a, keras: a, kind: linear}
+  - {torch: s, keras: s}
+  - {torch: b, keras: b, kind: linear}
+"""
+
+
+@pytest.mark.parametrize(("how", "causes", "leak"), [
+    ("constant", (), False), ("inside", (FLOAT32,), False), ("rounded", ("its output is rounded to float32",), True),
+])  # fmt: skip
+def test_a_small_error_is_one_of_float32_only_if_values_are_rounded(
+    tmp_path: Path, how: str, causes: tuple[str, ...], leak: bool
+) -> None:
+    with few_cases():
+        verdict = verify_own(tmp_path, TABLE, Net(), f"{__name__}:Net", f"{__name__}:{how}")
+    assert verdict.causes == {"s": causes}
+    assert ("precision leak: s is off by" in verdict.summary()) == leak
+
+
+class Pools(nn.Module):
+    """One pooling, called three times, and a stride."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.pool, self.b = nn.Conv2d(3, 4, 3, 2, 1), nn.MaxPool2d(3, 1, 1), nn.Conv2d(4, 2, 3, padding=1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.b(self.pool(self.pool(self.pool(self.a(x)))))  # type: ignore[no-any-return]
+
+
+def pools_port(size: int = 3, stride: int = 2) -> Any:
+    x = Input((20, 20, 3))
+    y = layers.Conv2D(4, 3, stride, name="a")(layers.ZeroPadding2D(1)(x))
+    for index in range(3):
+        y = layers.MaxPooling2D(size if index else 3, 1, "same", name=f"pool{index}")(y)
+    return Model(x, layers.Conv2D(2, 3, padding="same", name="b")(y))
+
+
+def wrong_pools_port() -> Any:
+    return pools_port(5)
+
+
+def wrong_stride_port() -> Any:
+    return pools_port(stride=1)
+
+
+POOLS = """format: 2
+inputs: ["x: b 3 20 20"]
+layers:
+  - {torch: a, keras: a, kind: conv2d}
+  - {torch: pool, keras: pool1, kind: max_pool2d}
+  - {torch: b, keras: b, kind: conv2d}
+"""
+
+
+@pytest.mark.parametrize("made", ["pools_port", "wrong_pools_port"])
+def test_several_layers_without_weights_may_do_what_one_module_does(tmp_path: Path, made: str) -> None:
+    with few_cases():
+        verdict = verify_own(tmp_path, POOLS, Pools(), f"{__name__}:Pools", f"{__name__}:{made}")
+    assert bool(verdict) == (made == "pools_port")
+    assert "compared where its outputs are used: pool (pool is called 3 times" in verdict.summary()
+
+
+def test_layers_after_one_of_a_wrong_size_are_no_faults(tmp_path: Path) -> None:
+    table = POOLS.replace("  - {torch: pool, keras: pool1, kind: max_pool2d}\n", "")
+    with few_cases():
+        verdict = verify_own(tmp_path, table, Pools(), f"{__name__}:Pools", f"{__name__}:wrong_stride_port")
+    assert [fault.candidate for fault in verdict.faults] == ["a"]
+    assert verdict.causes["a"] == ("strides (stride) (1, 1) where the reference has (2, 2)",)
