@@ -175,6 +175,11 @@ UNUSUAL = ("whole", "sparse", "small", "far")
 meaning; zeros at half of the places and at the end, or runs of equal ids; :data:`TINY` times normal; and :data:`FAR`
 from 0."""
 
+HIDDEN = "hidden"
+"""The sample in place of one with missing values where none can be missing: ordinary values, and masks without any true
+value. Masks of the other extreme samples are false everywhere with zeros, true everywhere with a constant, and true at
+one position with large values, which a number that stands for infinity must exceed."""
+
 LARGE = 2e4
 """Factor of normal values in a sample of large values: float16 does not hold the largest, and the products of two stay
 below the 1e9 that many models take for infinity in a mask."""
@@ -193,11 +198,11 @@ CONSTANT = -0.7
 class Case:
     """One input of the battery: how its values are drawn.
 
-    ``extremes`` names for every sample of the batch one of :data:`EXTREMES` or :data:`UNUSUAL`, or "" for ordinary
-    values; it is empty if all are ordinary. ``numerics``: also run in float32. That takes two more compiled programs
-    per batch size, so only one batch size is run in float32; a batch of 1, which has the greatest lengths, is run in
-    float64 only, and so are extreme values. In float32, isolated layers get ``gain`` times the recorded values, see
-    :func:`answers_of`.
+    ``extremes`` names for every sample of the batch one of :data:`EXTREMES` or :data:`UNUSUAL`, :data:`HIDDEN`, or ""
+    for ordinary values; it is empty if all are ordinary. ``numerics``: also run in float32. That takes two more
+    compiled programs per batch size, so only one batch size is run in float32; a batch of 1, which has the greatest
+    lengths, is run in float64 only, and so are extreme values. In float32, isolated layers get ``gain`` times the
+    recorded values, see :func:`answers_of`.
     """
 
     seed: int
@@ -447,15 +452,15 @@ class Input:
     def _extreme(self, extreme: str, ordinary: Array, scale: float, rng: np.random.Generator) -> Any:
         """One sample of extreme values; ``ordinary`` are those that it replaces."""
         if self.draw == "mask":
-            # Without any true value, a query would see no key, which `right` is to prevent.
-            return {"zeros": ordinary if self.right else False, "constant": True}.get(extreme, ordinary)
+            return self._extreme_mask(extreme, ordinary, rng)
         if self.draw == "below":
             valid_ids = list(filter(self.integers.__contains__, dict.fromkeys((0, *self.ids))))
             if extreme == "sparse" and ordinary.ndim:
                 return np.repeat(ordinary, 3, -1)[..., : ordinary.shape[-1]]
             if extreme == "whole" and len(valid_ids) > 1:
                 return rng.choice(valid_ids, ordinary.shape)
-            return {"zeros": self.integers[0], "constant": self.integers[-1]}.get(extreme, ordinary)
+            hidden = 0 if self.integers == range(2) else ordinary  # a mask of numbers
+            return {"zeros": self.integers[0], "constant": self.integers[-1], HIDDEN: hidden}.get(extreme, ordinary)
         if self.draw in ("from", "steps"):
             ends = self.numbers if self.draw == "from" else (0.0, 1.0)
             if extreme == "whole" and self.draw == "from":
@@ -483,6 +488,15 @@ class Input:
         if extreme == "missing":
             _remove(values, rng)
         return values
+
+    def _extreme_mask(self, extreme: str, ordinary: Array, rng: np.random.Generator) -> Any:
+        if extreme == "constant":
+            return True
+        if self.right:  # without any true value before it, a query would see no key
+            return ordinary
+        if extreme == "large" and ordinary.ndim:
+            return np.arange(ordinary.shape[-1]) == rng.integers(0, ordinary.shape[-1], (*ordinary.shape[:-1], 1))
+        return False if extreme in ("zeros", HIDDEN) else ordinary
 
     def _steps(self, rng: np.random.Generator, batch: int, shape: tuple[int, ...]) -> Array:
         """Both ends, the middle, and random other steps."""
@@ -661,17 +675,33 @@ def with_keys(
 
 def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Array, ...]]) -> Case:
     """The case with only those extreme samples that the float64 module accepts and turns into finite values, for
-    unusual ones only finite outputs: few modules have a meaning for missing values, or for a fully masked sample."""
+    unusual ones only finite outputs: few modules have a meaning for missing values, or for a fully masked sample.
+    :data:`HIDDEN` replaces missing values that are not accepted, or of which there are none."""
     if not case.extremes:
         return case
     places = range(case.batch)
-    finite = _finite_samples(module, inputs_of(case), case.batch, case.extreme)
-    if finite is None:  # one sample may make the module reject all of them
-        single = [tuple(case.extremes[index] if index == sample else "" for index in places) for sample in places]
-        tried = [_finite_samples(module, inputs_of(replace(case, extremes=extremes)), case.batch, case.extreme)
-                 for extremes in single]  # fmt: skip
-        finite = [flags is not None and all(flags) for flags in tried]
-    return replace(case, extremes=tuple(case.extremes[index] if finite[index] else "" for index in places))
+
+    def finite(extremes: tuple[str, ...]) -> list[bool]:
+        flags = _finite_samples(module, inputs_of(replace(case, extremes=extremes)), case.batch, case.extreme)
+        if flags is not None:
+            return flags
+        # One sample may make the module reject all of them.
+        single = [tuple(extremes[index] if index == sample else "" for index in places) for sample in places]
+        tried = [_finite_samples(module, inputs_of(replace(case, extremes=kinds)), case.batch, case.extreme)
+                 for kinds in single]  # fmt: skip
+        return [flags is not None and all(flags) for flags in tried]
+
+    others = [tuple(other if extreme == "missing" else extreme for extreme in case.extremes)
+              for other in ("missing", HIDDEN, "")]  # fmt: skip
+    inputs = [inputs_of(replace(case, extremes=extremes)) for extremes in others]
+    changed = [extremes for extremes, arrays in zip(others, inputs)
+               if any(a.tobytes() != b.tobytes() for a, b in zip(arrays, inputs[-1]))]  # fmt: skip
+    chosen, flags = case.extremes, [True] * case.batch
+    for chosen in changed or [case.extremes]:
+        flags = finite(chosen)
+        if all(flag or extreme not in ("missing", HIDDEN) for flag, extreme in zip(flags, chosen)):
+            break
+    return replace(case, extremes=tuple(extreme if flag else "" for extreme, flag in zip(chosen, flags)))
 
 
 def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int, inside: bool) -> list[bool] | None:

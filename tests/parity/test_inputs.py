@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import wdport
 from wdport.errors import MisfitError, UsageError
@@ -15,7 +18,7 @@ from wdport.parity.run_gates import EVERYTHING, Setup
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair
-from wdport.recorder import CASES, EXTREMES, UNUSUAL, battery, parse_input, with_ids
+from wdport.recorder import CASES, EXTREMES, UNUSUAL, Case, battery, checked_inputs, finite_case, parse_input, with_ids
 
 from ..families.toys import edges, nets
 
@@ -48,6 +51,7 @@ FAULTS = [
     ("Recurrent", "last_id"),
     ("Pooled", "length"),
     ("Pooled", "empty"),
+    ("Pooled", "added"),
     ("Placed", "clipped"),
     ("Placed", "bfloat16"),
     ("Gappy", "every_feature"),
@@ -157,6 +161,28 @@ def test_masks_have_every_pattern() -> None:
     assert any(list(step[step != 0]) == [1] for step in steps), "padding before"
     assert any(list(step[step != 0]) == [-1] for step in steps), "padding after"
     assert any(np.count_nonzero(step) > 3 for step in steps), "holes"
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_sample_without_visible_tokens_has_ordinary_values(refused: bool) -> None:
+    """Where the model accepts no missing values, or its inputs can have none."""
+    ids = [parse_input("ids: b 12, below 5000"), parse_input("m: b 12, mask")]
+    inputs = [parse_input(f"x: b 12 {edges.WIDTH}"), ids[1]] if refused else ids
+    module = edges.Pooled().double()
+    if refused:
+        module.embed = nn.Identity()
+
+    def drawn(case: Case) -> tuple[Any, ...]:
+        return checked_inputs(None, case, "", inputs)
+
+    case = finite_case(module, CASES[3], drawn)
+    assert case.extremes == ("zeros", "constant", "large", "hidden")
+    values, mask = drawn(case)
+    assert not mask[3].any()
+    assert np.array_equal(values[3], drawn(replace(case, extremes=()))[0][3])
+    assert mask[2].sum() == 1
+    alone = finite_case(nn.Identity(), CASES[3], lambda case: checked_inputs(None, case, "", inputs[:1]))
+    assert alone.extremes == ("zeros", "constant", "large", "" if refused else "missing")
 
 
 def test_samples_of_extreme_values() -> None:

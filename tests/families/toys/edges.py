@@ -223,12 +223,16 @@ class Masked(keras.Model):
 
 
 class Pool(Chosen):
-    """Attention to visible tokens, or, by ``how``, to the first ones, or to none if no token is visible."""
+    """Attention to visible tokens, or, by ``how``, to the first ones, or to none if no token is visible, or with a
+    mask that is added to the scores."""
 
     def call(self, x: Any, scores: Any, mask: Any) -> Any:
         if self.how == "length":
             mask = ops.arange(mask.shape[1])[None] < ops.sum(ops.cast(mask, "int32"), 1, keepdims=True)
-        scores = ops.where(mask, scores[..., 0], float(torch.finfo(torch.float32).min))
+        given = scores[..., 0]
+        scores = ops.where(mask, given, float(torch.finfo(torch.float32).min))
+        if self.how == "added":
+            scores = given + ops.where(mask, 0.0, -1e9)
         weights = ops.softmax(scores, -1)
         if self.how == "empty":
             weights = ops.where(mask, weights, ops.zeros_like(weights))
@@ -427,6 +431,7 @@ pad_row = partial(recurrent, zeroed=True)
 last_id = partial(recurrent, how="clipped")
 length = partial(pooled, how="length")
 empty = partial(pooled, how="empty")
+added = partial(pooled, how="added")
 clipped = partial(placed, how="clipped")
 bfloat16 = partial(placed, how="rounded")
 every_feature = partial(gappy, how="all")
