@@ -22,6 +22,7 @@ import functools
 import hashlib
 import importlib
 import inspect
+import itertools
 import json
 import os
 import platform
@@ -280,14 +281,14 @@ def _holes(rng: np.random.Generator, size: int) -> Array:
 
 
 PATTERNS = (
-    lambda rng, size: np.arange(size) < rng.integers(1, size + 1),
+    lambda rng, size: np.arange(size) < rng.integers(1, max(size, 2)),
     _holes,
     lambda rng, size: np.arange(size) >= rng.integers(min(1, size - 1), size),
     lambda rng, size: np.arange(size) == rng.integers(0, size),
     lambda rng, size: np.ones(size, bool),
 )
 """Masks of one sample: true up to a random position, at random, from a random position on, at one position, and
-everywhere. A sample of zeros has a mask that is false everywhere."""
+everywhere; all but the last leave something out, if there is room."""
 
 
 def _remove(values: Array, rng: np.random.Generator) -> None:
@@ -334,8 +335,11 @@ class Input:
     """Integers that every batch should hold, such as the id of padding."""
     marks: tuple[float, ...] = ()
     """Numbers that unusual samples also hold, such as the mark of a missing value."""
+    hides: bool | None = None
+    """What a mask has at places that are left out; if known, no mask leaves out everything, so that queries see a key.
+    Otherwise, masks have the :data:`PATTERNS`, and the same value everywhere in samples of extreme values."""
     right: bool = False
-    """Whether masks are only true up to a position, so that a causal query always sees a key."""
+    """Whether masks only leave out what follows a position, so that a causal query always sees a key."""
     optional: bool = False
     """Whether the network also runs without it."""
 
@@ -446,7 +450,7 @@ class Input:
         for index in np.ndindex(*shape[:-1]):
             sample = index[batch] if batch < len(index) else 0
             pattern = PATTERNS[0] if self.right else PATTERNS[(seed + sample) % len(PATTERNS)]
-            values[index] = pattern(rng, shape[-1])
+            values[index] = pattern(rng, shape[-1]) != bool(self.hides)
         return values
 
     def _extreme(self, extreme: str, ordinary: Array, scale: float, rng: np.random.Generator) -> Any:
@@ -491,12 +495,11 @@ class Input:
 
     def _extreme_mask(self, extreme: str, ordinary: Array, rng: np.random.Generator) -> Any:
         if extreme == "constant":
-            return True
-        if self.right:  # without any true value before it, a query would see no key
-            return ordinary
-        if extreme == "large" and ordinary.ndim:
-            return np.arange(ordinary.shape[-1]) == rng.integers(0, ordinary.shape[-1], (*ordinary.shape[:-1], 1))
-        return False if extreme in ("zeros", HIDDEN) else ordinary
+            return not self.hides
+        if extreme == "large" and ordinary.ndim and not self.right:
+            one = np.arange(ordinary.shape[-1]) == rng.integers(0, ordinary.shape[-1], (*ordinary.shape[:-1], 1))
+            return one != bool(self.hides)
+        return False if extreme in ("zeros", HIDDEN) and self.hides is None else ordinary
 
     def _steps(self, rng: np.random.Generator, batch: int, shape: tuple[int, ...]) -> Array:
         """Both ends, the middle, and random other steps."""
@@ -657,20 +660,52 @@ KEYLESS = " has queries that see no key; they get zeros, where torch may also gi
 
 
 def with_keys(
-    inputs: Sequence[Input], module: Module, cases: Sequence[Case], inputs_of: Callable[[Case], tuple[Array, ...]]
-) -> tuple[Input, ...]:
-    """These inputs with masks of padding only on the right, if the queries of an attention see no key under others:
-    libraries, and releases of one library, compute different values for such a query."""
-    if not any(map(_is_attention, module.modules())) or not any(spec.draw == "mask" for spec in inputs):
+    inputs: Sequence[Input], module: Module, cases: Sequence[Case],
+    draw: Callable[[Case, Sequence[Input]], tuple[Array, ...]],
+) -> tuple[Input, ...]:  # fmt: skip
+    """These inputs with masks under which every query of an attention sees a key, if some see none under others:
+    libraries, and releases of one library, compute different values for such a query, or NaN. Whether true or false
+    marks what is left out, each mask's runs tell."""
+    masks = [index for index, spec in enumerate(inputs) if spec.draw == "mask"]
+    attention = any(map(_is_attention, module.modules()))
+
+    def keyless(drawn: Sequence[Input]) -> bool:
+        # Of a query of other code, only NaN tells, and extreme samples with NaN are left out anyway.
+        return any(_keyless(module, draw(case, drawn)) for case in cases if attention or not case.extremes)
+
+    if not masks or not keyless(inputs):
         return tuple(inputs)
+    chosen = inputs
+    for right, hides in itertools.product((False, True), itertools.product((False, True), repeat=len(masks))):
+        chosen = list(inputs)
+        for index, value in zip(masks, hides):
+            chosen[index] = replace(inputs[index], hides=value, right=right)
+        if not keyless(chosen):
+            return tuple(chosen)
+    if not attention:  # other code may have NaN for another reason, and is refused when it runs
+        return tuple(inputs)
+    return tuple(replace(spec, hides=False, right=True) if spec.draw == "mask" else spec for spec in inputs)
+
+
+def _keyless(module: Module, inputs: tuple[Array, ...]) -> bool:
+    """Whether queries of attention see no key, or the outputs have NaN where the inputs have none."""
     notes: list[str] = []
-    for case in cases:
-        # A case that the module does not accept is reduced by finite_case, or refused when it runs.
-        with suppress(Exception), highest_precision(), lifted():
-            record(module, inputs_of(case), None, notes.append)
-        if any(note.endswith(KEYLESS) for note in notes):
-            return tuple(replace(spec, right=True) if spec.draw == "mask" else spec for spec in inputs)
-    return tuple(inputs)
+    # What the module does not accept is reduced by finite_case, or refused when it runs.
+    with suppress(Exception), highest_precision(), lifted():
+        outputs, _ = record(module, inputs, None, notes.append)
+        unknown = not any(np.isnan(array).any() for array in inputs) and any(np.isnan(array).any() for array in outputs)
+        return unknown or any(note.endswith(KEYLESS) for note in notes)
+    return any(note.endswith(KEYLESS) for note in notes)
+
+
+def mask_notes(inputs: Sequence[Input]) -> list[str]:
+    """What :func:`with_keys` has found, a sentence for every mask."""
+    return [
+        f"{str(spec.hides).lower()} in {spec.name} means left out; its masks leave out "
+        f"{'only what follows a position' if spec.right else 'never everything'}, since queries would see no key"
+        for spec in inputs
+        if spec.hides is not None
+    ]
 
 
 def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Array, ...]]) -> Case:
@@ -2100,12 +2135,12 @@ def _record_cases(
     make_inputs, double = subject.make_inputs, subject.modules["float64"]
     stated = with_ids(drawn, double)
     tried = cases_of(CASES, make_inputs)
-    stated = with_keys(stated, double, tried, lambda case: checked_inputs(make_inputs, case, target, stated))
+    stated = with_keys(stated, double, tried, lambda case, inputs: checked_inputs(make_inputs, case, target, inputs))
     if make_inputs is None:
         stated = with_numbers(stated, compared_numbers(double, checked_inputs(None, tried[0], target, stated)))
     every = {index: spec.every for index, spec in enumerate(drawn) if spec.every is not None}
     shifts = bias_shifts(subject.modules["float32"])
-    notes, repeats = dict.fromkeys(subject.notes), True
+    notes, repeats = dict.fromkeys([*subject.notes, *mask_notes(stated)]), True
     cases: list[Index] = []
     sweeps: dict[str, CaseSweep] = {}
     for case in tried:
