@@ -18,6 +18,7 @@ from wdport.parity.run_gates import EVERYTHING, Setup
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair
+from wdport.porting.suggest import Models, suggest
 from wdport.recorder import CASES, EXTREMES, UNUSUAL, Case, battery, checked_inputs, finite_case, parse_input, with_ids
 
 from ..families.toys import edges, nets
@@ -42,6 +43,7 @@ TABLES = {
     "Marked": IDS + LAYERS + EMBED + "  - {torch: rare, keras: rare, kind: embedding}\n",
     "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
 }  # fmt: skip
+TABLES["Imaged"] = 'inputs: ["x: b 4 4 4"]\n' + LAYERS + "  - {torch: first, keras: first, kind: conv2d, then: relu}\n"
 TABLES |= {"padded": TABLES["Recurrent"], "Trained": TABLES["Steps"], "Routed": TABLES["Steps"]}
 
 FAULTS = [
@@ -115,6 +117,20 @@ def test_a_port_that_is_wrong_at_an_edge_fails(reference: str, port: str, tmp_pa
     assert findings(verdict)
     if reference == "Normed":
         assert any("where the model is called as model(x)" in each for each in findings(verdict))
+
+
+@pytest.mark.parametrize("port", ["imaged", "imaged_first", "imaged_wrong"])
+def test_sizes_that_do_not_tell_the_layout_of_an_input(port: str, tmp_path: Path) -> None:
+    verdict = verified(tmp_path, "Imaged", port)
+    notes = [str(finding) for finding in verdict.gates[0].findings if "do not tell the layout" in str(finding)]
+    assert bool(verdict) is (port != "imaged_wrong")
+    assert [note.partition(" with ")[2] for note in notes] == (
+        [] if port == "imaged_first" else ["'x: b c=4 h=4 w=4 -> b h w c', which is used; state it so"]
+    )
+    assert [fault.reference for fault in verdict.faults] == (["first"] if port == "imaged_wrong" else [])
+    names = [f"tests.families.toys.edges:{name}" for name in ("Imaged", port)]
+    found = suggest(Models(names[0], names[1], ("x: b 4 4 4",)))
+    assert found.models.inputs == (("x: b c=4 h=4 w=4 -> b h w c",) if port == "imaged" else ("x: b 4 4 4",))
 
 
 @pytest.mark.parametrize(("reference", "port"), [("Crossed", "joined"), ("Routed", "steps")])

@@ -148,6 +148,26 @@ class Rows(nn.Module):
         return self.head((self.first(x).tanh() * rows.cos()[:, None, None]).mean((1, 2)))
 
 
+class Imaged(nn.Module):
+    """An image whose sizes are all equal, so that they do not tell its layout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Conv2d(4, 4, 1), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.first(x)).mean(3).mean(2))
+
+
+def imaged(first: bool = False, wrong: bool = False) -> Any:
+    x = keras.Input((4, 4, 4))
+    y = layers.Conv2D(4, 1, activation=None if wrong else "relu", name="first")(ops.moveaxis(x, 1, -1) if first else x)
+    return keras.Model(x, layers.Dense(2, name="head")(ops.mean(y, (1, 2))))
+
+
+imaged_first, imaged_wrong = partial(imaged, True), partial(imaged, False, True)
+
+
 class Marked(nn.Module):
     """Ids to numbers; one is that of a hidden token, and others than the first hundred have a table of their own."""
 

@@ -446,9 +446,9 @@ class _FreshRun:
             self._files.user_family.assume_inputs(port.input_shapes)
         self._signature = prepared.family.signature(prepared.config)
         if masks:  # none if the user's own function makes the inputs
-            inputs = (replace(spec, hides=hides, right=right)
+            masked = (replace(spec, hides=hides, right=right)
                       for spec, (hides, right) in zip(self._signature.inputs, masks, strict=True))  # fmt: skip
-            self._signature = replace(self._signature, inputs=tuple(inputs))
+            self._signature = replace(self._signature, inputs=tuple(masked))
         drawn = not self._own_inputs(Case(self._seed, 2, 1.0))
         for case in fresh_cases(self._seed, self._signature, drawn):
             self._cases[case] = case.inputs(self._signature) if drawn else self._own_inputs(case.case)
