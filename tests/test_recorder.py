@@ -24,7 +24,18 @@ from wdport.compare.measure import relative_l2
 from wdport.compare.reference import Live
 from wdport.errors import IncompleteError
 from wdport.families.waveletdiff.family import FAMILY
-from wdport.recorder import Refusal, build, isolate, lifted, module_names, record, record_file
+from wdport.recorder import (
+    Refusal,
+    build,
+    checked_inputs,
+    isolate,
+    lifted,
+    module_names,
+    parse_input,
+    record,
+    record_file,
+    with_keys,
+)
 
 FILE = Path(recorder.__file__)
 
@@ -324,6 +335,47 @@ def test_a_fused_encoder_calls_its_submodules() -> None:
     _, calls = record(module, (x.numpy(), ~PADDED.numpy()))
     assert "encoder.layers.0.self_attn.out" in calls
     assert np.abs(calls["encoder"].outputs[0][PADDED.numpy()]).min() > 0
+
+
+class Padded(nn.Module):
+    """Attention with two masks: true in ``pad`` means left out, true in ``keep`` visible."""
+
+    def __init__(self, causal: bool = False, own: bool = False, both: bool = False) -> None:
+        super().__init__()
+        self.attn, self.causal, self.own, self.both = nn.MultiheadAttention(4, 2, batch_first=True), causal, own, both
+
+    def forward(self, x: Tensor, pad: Tensor, keep: Tensor | None = None) -> Tensor:
+        later = torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).triu(1) if self.causal else None
+        if self.own:
+            hidden = pad[:, None] | (later if self.causal else torch.tensor(False))
+            x = (x @ x.mT).masked_fill(hidden, -torch.inf).softmax(-1) @ x
+        else:
+            x = self.attn(x, x, x, key_padding_mask=pad, attn_mask=later)[0]
+        return x if keep is None else self.attn(x, x, x, key_padding_mask=~keep)[0]
+
+
+@pytest.mark.parametrize(
+    ("module", "hides", "right"),
+    [
+        (Padded(), [True, None], False),
+        (Padded(causal=True), [True, None], True),
+        (Padded(own=True), [True, None], False),
+        (Padded(own=True, causal=True), [True, None], True),
+        (Padded(both=True), [True, False], False),
+        (nn.Identity(), [None, None], False),
+    ],
+)
+def test_masks_leave_every_query_a_key(module: nn.Module, hides: list[bool | None], right: bool) -> None:
+    """Whichever value marks what is left out."""
+    inputs = [parse_input(text) for text in ("x: b n=5 4", "pad: b n=5, mask", "keep: b n=5, mask")]
+    inputs = inputs[: 3 if getattr(module, "both", True) else 2]
+    made = with_keys(inputs, module.double(), CASES, lambda case, drawn: checked_inputs(None, case, "", drawn))
+    assert [spec.hides for spec in made[1:]] == hides[: len(made) - 1]
+    assert {spec.right for spec in made[1:]} == {right}
+    for spec in made[1:]:
+        masks = [spec.make(case.seed, case.batch, case.scale, case.extremes) for case in CASES]
+        full = [mask.all(-1) if spec.hides else ~mask.any(-1) for mask in masks]
+        assert any(map(np.any, full)) is (spec.hides is None)
 
 
 # --- The lift

@@ -22,6 +22,7 @@ import functools
 import hashlib
 import importlib
 import inspect
+import itertools
 import json
 import os
 import platform
@@ -177,6 +178,11 @@ UNUSUAL = ("whole", "sparse", "small", "far")
 meaning; zeros at half of the places and at the end, or runs of equal ids; :data:`TINY` times normal; and :data:`FAR`
 from 0."""
 
+HIDDEN = "hidden"
+"""The sample in place of one with missing values where none can be missing: ordinary values, and masks without any true
+value. Masks of the other extreme samples are false everywhere with zeros, true everywhere with a constant, and true at
+one position with large values, which a number that stands for infinity must exceed."""
+
 LARGE = 2e4
 """Factor of normal values in a sample of large values: float16 does not hold the largest, and the products of two stay
 below the 1e9 that many models take for infinity in a mask."""
@@ -195,11 +201,11 @@ CONSTANT = -0.7
 class Case:
     """One input of the battery: how its values are drawn.
 
-    ``extremes`` names for every sample of the batch one of :data:`EXTREMES` or :data:`UNUSUAL`, or "" for ordinary
-    values; it is empty if all are ordinary. ``numerics``: also run in float32. That takes two more compiled programs
-    per batch size, so only one batch size is run in float32; a batch of 1, which has the greatest lengths, is run in
-    float64 only, and so are extreme values. In float32, isolated layers get ``gain`` times the recorded values, see
-    :func:`answers_of`.
+    ``extremes`` names for every sample of the batch one of :data:`EXTREMES` or :data:`UNUSUAL`, :data:`HIDDEN`, or ""
+    for ordinary values; it is empty if all are ordinary. ``numerics``: also run in float32. That takes two more
+    compiled programs per batch size, so only one batch size is run in float32; a batch of 1, which has the greatest
+    lengths, is run in float64 only, and so are extreme values. In float32, isolated layers get ``gain`` times the
+    recorded values, see :func:`answers_of`.
     """
 
     seed: int
@@ -277,14 +283,14 @@ def _holes(rng: np.random.Generator, size: int) -> Array:
 
 
 PATTERNS = (
-    lambda rng, size: np.arange(size) < rng.integers(1, size + 1),
+    lambda rng, size: np.arange(size) < rng.integers(1, max(size, 2)),
     _holes,
     lambda rng, size: np.arange(size) >= rng.integers(min(1, size - 1), size),
     lambda rng, size: np.arange(size) == rng.integers(0, size),
     lambda rng, size: np.ones(size, bool),
 )
 """Masks of one sample: true up to a random position, at random, from a random position on, at one position, and
-everywhere. A sample of zeros has a mask that is false everywhere."""
+everywhere; all but the last leave something out, if there is room."""
 
 
 def _remove(values: Array, rng: np.random.Generator) -> None:
@@ -331,8 +337,11 @@ class Input:
     """Integers that every batch should hold, such as the id of padding."""
     marks: tuple[float, ...] = ()
     """Numbers that unusual samples also hold, such as the mark of a missing value."""
+    hides: bool | None = None
+    """What a mask has at places that are left out; if known, no mask leaves out everything, so that queries see a key.
+    Otherwise, masks have the :data:`PATTERNS`, and the same value everywhere in samples of extreme values."""
     right: bool = False
-    """Whether masks are only true up to a position, so that a causal query always sees a key."""
+    """Whether masks only leave out what follows a position, so that a causal query always sees a key."""
     optional: bool = False
     """Whether the network also runs without it."""
 
@@ -443,21 +452,21 @@ class Input:
         for index in np.ndindex(*shape[:-1]):
             sample = index[batch] if batch < len(index) else 0
             pattern = PATTERNS[0] if self.right else PATTERNS[(seed + sample) % len(PATTERNS)]
-            values[index] = pattern(rng, shape[-1])
+            values[index] = pattern(rng, shape[-1]) != bool(self.hides)
         return values
 
     def _extreme(self, extreme: str, ordinary: Array, scale: float, rng: np.random.Generator) -> Any:
         """One sample of extreme values; ``ordinary`` are those that it replaces."""
         if self.draw == "mask":
-            # Without any true value, a query would see no key, which `right` is to prevent.
-            return {"zeros": ordinary if self.right else False, "constant": True}.get(extreme, ordinary)
+            return self._extreme_mask(extreme, ordinary, rng)
         if self.draw == "below":
             valid_ids = list(filter(self.integers.__contains__, dict.fromkeys((0, *self.ids))))
             if extreme == "sparse" and ordinary.ndim:
                 return np.repeat(ordinary, 3, -1)[..., : ordinary.shape[-1]]
             if extreme == "whole" and len(valid_ids) > 1:
                 return rng.choice(valid_ids, ordinary.shape)
-            return {"zeros": self.integers[0], "constant": self.integers[-1]}.get(extreme, ordinary)
+            hidden = 0 if self.integers == range(2) else ordinary  # a mask of numbers
+            return {"zeros": self.integers[0], "constant": self.integers[-1], HIDDEN: hidden}.get(extreme, ordinary)
         if self.draw in ("from", "steps"):
             ends = self.numbers if self.draw == "from" else (0.0, 1.0)
             if extreme == "whole" and self.draw == "from":
@@ -485,6 +494,14 @@ class Input:
         if extreme == "missing":
             _remove(values, rng)
         return values
+
+    def _extreme_mask(self, extreme: str, ordinary: Array, rng: np.random.Generator) -> Any:
+        if extreme == "constant":
+            return not self.hides
+        if extreme == "large" and ordinary.ndim and not self.right:
+            one = np.arange(ordinary.shape[-1]) == rng.integers(0, ordinary.shape[-1], (*ordinary.shape[:-1], 1))
+            return one != bool(self.hides)
+        return False if extreme in ("zeros", HIDDEN) and self.hides is None else ordinary
 
     def _steps(self, rng: np.random.Generator, batch: int, shape: tuple[int, ...]) -> Array:
         """Both ends, the middle, and random other steps."""
@@ -645,35 +662,83 @@ KEYLESS = " has queries that see no key; they get zeros, where torch may also gi
 
 
 def with_keys(
-    inputs: Sequence[Input], module: Module, cases: Sequence[Case], inputs_of: Callable[[Case], tuple[Array, ...]]
-) -> tuple[Input, ...]:
-    """These inputs with masks of padding only on the right, if the queries of an attention see no key under others:
-    libraries, and releases of one library, compute different values for such a query."""
-    if not any(map(_is_attention, module.modules())) or not any(spec.draw == "mask" for spec in inputs):
+    inputs: Sequence[Input], module: Module, cases: Sequence[Case],
+    draw: Callable[[Case, Sequence[Input]], tuple[Array, ...]],
+) -> tuple[Input, ...]:  # fmt: skip
+    """These inputs with masks under which every query of an attention sees a key, if some see none under others:
+    libraries, and releases of one library, compute different values for such a query, or NaN. Whether true or false
+    marks what is left out, each mask's runs tell."""
+    masks = [index for index, spec in enumerate(inputs) if spec.draw == "mask"]
+    attention = any(map(_is_attention, module.modules()))
+
+    def keyless(drawn: Sequence[Input]) -> bool:
+        # Of a query of other code, only NaN tells, and extreme samples with NaN are left out anyway.
+        return any(_keyless(module, draw(case, drawn)) for case in cases if attention or not case.extremes)
+
+    if not masks or not keyless(inputs):
         return tuple(inputs)
+    chosen = inputs
+    for right, hides in itertools.product((False, True), itertools.product((False, True), repeat=len(masks))):
+        chosen = list(inputs)
+        for index, value in zip(masks, hides):
+            chosen[index] = replace(inputs[index], hides=value, right=right)
+        if not keyless(chosen):
+            return tuple(chosen)
+    if not attention:  # other code may have NaN for another reason, and is refused when it runs
+        return tuple(inputs)
+    return tuple(replace(spec, hides=False, right=True) if spec.draw == "mask" else spec for spec in inputs)
+
+
+def _keyless(module: Module, inputs: tuple[Array, ...]) -> bool:
+    """Whether queries of attention see no key, or the outputs have NaN where the inputs have none."""
     notes: list[str] = []
-    for case in cases:
-        # A case that the module does not accept is reduced by finite_case, or refused when it runs.
-        with suppress(Exception), highest_precision(), lifted():
-            record(module, inputs_of(case), None, notes.append)
-        if any(note.endswith(KEYLESS) for note in notes):
-            return tuple(replace(spec, right=True) if spec.draw == "mask" else spec for spec in inputs)
-    return tuple(inputs)
+    # What the module does not accept is reduced by finite_case, or refused when it runs.
+    with suppress(Exception), highest_precision(), lifted():
+        outputs, _ = record(module, inputs, None, notes.append)
+        unknown = not any(np.isnan(array).any() for array in inputs) and any(np.isnan(array).any() for array in outputs)
+        return unknown or any(note.endswith(KEYLESS) for note in notes)
+    return any(note.endswith(KEYLESS) for note in notes)
+
+
+def mask_notes(inputs: Sequence[Input]) -> list[str]:
+    """What :func:`with_keys` has found, a sentence for every mask."""
+    return [
+        f"{str(spec.hides).lower()} in {spec.name} means left out; its masks leave out "
+        f"{'only what follows a position' if spec.right else 'never everything'}, since queries would see no key"
+        for spec in inputs
+        if spec.hides is not None
+    ]
 
 
 def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Array, ...]]) -> Case:
     """The case with only those extreme samples that the float64 module accepts and turns into finite values, for
-    unusual ones only finite outputs: few modules have a meaning for missing values, or for a fully masked sample."""
+    unusual ones only finite outputs: few modules have a meaning for missing values, or for a fully masked sample.
+    :data:`HIDDEN` replaces missing values that are not accepted, or of which there are none."""
     if not case.extremes:
         return case
     places = range(case.batch)
-    finite = _finite_samples(module, inputs_of(case), case.batch, case.extreme)
-    if finite is None:  # one sample may make the module reject all of them
-        single = [tuple(case.extremes[index] if index == sample else "" for index in places) for sample in places]
-        tried = [_finite_samples(module, inputs_of(replace(case, extremes=extremes)), case.batch, case.extreme)
-                 for extremes in single]  # fmt: skip
-        finite = [flags is not None and all(flags) for flags in tried]
-    return replace(case, extremes=tuple(case.extremes[index] if finite[index] else "" for index in places))
+
+    def finite(extremes: tuple[str, ...]) -> list[bool]:
+        flags = _finite_samples(module, inputs_of(replace(case, extremes=extremes)), case.batch, case.extreme)
+        if flags is not None:
+            return flags
+        # One sample may make the module reject all of them.
+        single = [tuple(extremes[index] if index == sample else "" for index in places) for sample in places]
+        tried = [_finite_samples(module, inputs_of(replace(case, extremes=kinds)), case.batch, case.extreme)
+                 for kinds in single]  # fmt: skip
+        return [flags is not None and all(flags) for flags in tried]
+
+    others = [tuple(other if extreme == "missing" else extreme for extreme in case.extremes)
+              for other in ("missing", HIDDEN, "")]  # fmt: skip
+    inputs = [inputs_of(replace(case, extremes=extremes)) for extremes in others]
+    changed = [extremes for extremes, arrays in zip(others, inputs)
+               if any(a.tobytes() != b.tobytes() for a, b in zip(arrays, inputs[-1]))]  # fmt: skip
+    chosen, flags = case.extremes, [True] * case.batch
+    for chosen in changed or [case.extremes]:
+        flags = finite(chosen)
+        if all(flag or extreme not in ("missing", HIDDEN) for flag, extreme in zip(flags, chosen)):
+            break
+    return replace(case, extremes=tuple(extreme if flag else "" for extreme, flag in zip(chosen, flags)))
 
 
 def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int, inside: bool) -> list[bool] | None:
@@ -2137,12 +2202,12 @@ def _record_cases(
     make_inputs, double = subject.make_inputs, subject.modules["float64"]
     stated = with_ids(drawn, double)
     tried = cases_of(CASES, make_inputs)
-    stated = with_keys(stated, double, tried, lambda case: checked_inputs(make_inputs, case, target, stated))
+    stated = with_keys(stated, double, tried, lambda case, inputs: checked_inputs(make_inputs, case, target, inputs))
     if make_inputs is None:
         stated = with_numbers(stated, compared_numbers(double, checked_inputs(None, tried[0], target, stated)))
     every = {index: spec.every for index, spec in enumerate(drawn) if spec.every is not None}
     shifts = subject.shifts
-    notes, repeats = dict.fromkeys(subject.notes), True
+    notes, repeats = dict.fromkeys([*subject.notes, *mask_notes(stated)]), True
     cases: list[Index] = []
     sweeps: dict[str, CaseSweep] = {}
     for case in tried:

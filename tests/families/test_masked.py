@@ -68,6 +68,7 @@ class Files:
 
 
 RIGHT = [
+    ("masked_left_out", "masked_padding_inverted"),
     ("masked_causal", "masked_causal"),
     ("masked_both", "masked_causal_padding"),
     ("masked_time_first", "masked_causal_padding"),
@@ -91,15 +92,14 @@ WRONG = {
     ("masked_biased", "masked_biased_sign"): {"attn.out"},
     ("masked_both_added", "masked_biased_sign_padding"): {"attn.out"},
     ("masked_by_head", "masked_heads_swapped"): {"attn.out"},
-    ("behind_every", "behind_every"): {"attn.out"},
     ("words", "words_ignored"): {"attn.out"},
     ("encoder", "encoder_ignored"): {"encoder.layers.0.self_attn.out", "encoder.layers.1.self_attn.out"},
     ("decoder", "decoder_near"): {"decoder.layers.0.multihead_attn.out"},
     ("decoder", "decoder_ahead"): {"decoder.layers.0.self_attn.out"},
 }
 RECORDED = ["behind", "masked_both", "masked_by_head_added", "words", "encoder", "decoder"]
-LONG = {"masked_time_first", "masked_biased", "encoder_first", "encoder_both", "decoder_first", "behind_fast",
-        "behind_every"}  # fmt: skip
+LONG = {"masked_left_out", "masked_time_first", "masked_biased", "encoder_first", "encoder_both", "decoder_first",
+        "behind_fast"}  # fmt: skip
 SHORT = ["behind", "words", "decoder"]
 """Recordings that are verified by default."""
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 import wdport
 from wdport.errors import MisfitError, UsageError
@@ -15,7 +18,8 @@ from wdport.parity.run_gates import EVERYTHING, Setup
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair
-from wdport.recorder import CASES, EXTREMES, UNUSUAL, battery, parse_input, with_ids
+from wdport.porting.suggest import Models, suggest
+from wdport.recorder import CASES, EXTREMES, UNUSUAL, Case, battery, checked_inputs, finite_case, parse_input, with_ids
 
 from ..families.toys import edges, nets
 
@@ -39,6 +43,7 @@ TABLES = {
     "Marked": IDS + LAYERS + EMBED + "  - {torch: rare, keras: rare, kind: embedding}\n",
     "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
 }  # fmt: skip
+TABLES["Imaged"] = 'inputs: ["x: b 4 4 4"]\n' + LAYERS + "  - {torch: first, keras: first, kind: conv2d, then: relu}\n"
 TABLES |= {"padded": TABLES["Recurrent"], "Trained": TABLES["Steps"], "Routed": TABLES["Steps"]}
 
 FAULTS = [
@@ -48,6 +53,7 @@ FAULTS = [
     ("Recurrent", "last_id"),
     ("Pooled", "length"),
     ("Pooled", "empty"),
+    ("Pooled", "added"),
     ("Placed", "clipped"),
     ("Placed", "bfloat16"),
     ("Gappy", "every_feature"),
@@ -113,6 +119,20 @@ def test_a_port_that_is_wrong_at_an_edge_fails(reference: str, port: str, tmp_pa
         assert any("where the model is called as model(x)" in each for each in findings(verdict))
 
 
+@pytest.mark.parametrize("port", ["imaged", "imaged_first", "imaged_wrong"])
+def test_sizes_that_do_not_tell_the_layout_of_an_input(port: str, tmp_path: Path) -> None:
+    verdict = verified(tmp_path, "Imaged", port)
+    notes = [str(finding) for finding in verdict.gates[0].findings if "do not tell the layout" in str(finding)]
+    assert bool(verdict) is (port != "imaged_wrong")
+    assert [note.partition(" with ")[2] for note in notes] == (
+        [] if port == "imaged_first" else ["'x: b c=4 h=4 w=4 -> b h w c', which is used; state it so"]
+    )
+    assert [fault.reference for fault in verdict.faults] == (["first"] if port == "imaged_wrong" else [])
+    names = [f"tests.families.toys.edges:{name}" for name in ("Imaged", port)]
+    found = suggest(Models(names[0], names[1], ("x: b 4 4 4",)))
+    assert found.models.inputs == (("x: b c=4 h=4 w=4 -> b h w c",) if port == "imaged" else ("x: b 4 4 4",))
+
+
 @pytest.mark.parametrize(("reference", "port"), [("Crossed", "joined"), ("Routed", "steps")])
 def test_what_cannot_be_compared_in_isolation_ends_with_a_verdict(reference: str, port: str, tmp_path: Path) -> None:
     """A port that calls a layer once for two calls; and a reference whose rounding moves rows to another branch, so
@@ -157,6 +177,28 @@ def test_masks_have_every_pattern() -> None:
     assert any(list(step[step != 0]) == [1] for step in steps), "padding before"
     assert any(list(step[step != 0]) == [-1] for step in steps), "padding after"
     assert any(np.count_nonzero(step) > 3 for step in steps), "holes"
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_a_sample_without_visible_tokens_has_ordinary_values(refused: bool) -> None:
+    """Where the model accepts no missing values, or its inputs can have none."""
+    ids = [parse_input("ids: b 12, below 5000"), parse_input("m: b 12, mask")]
+    inputs = [parse_input(f"x: b 12 {edges.WIDTH}"), ids[1]] if refused else ids
+    module = edges.Pooled().double()
+    if refused:
+        module.embed = nn.Identity()
+
+    def drawn(case: Case) -> tuple[Any, ...]:
+        return checked_inputs(None, case, "", inputs)
+
+    case = finite_case(module, CASES[3], drawn)
+    assert case.extremes == ("zeros", "constant", "large", "hidden")
+    values, mask = drawn(case)
+    assert not mask[3].any()
+    assert np.array_equal(values[3], drawn(replace(case, extremes=()))[0][3])
+    assert mask[2].sum() == 1
+    alone = finite_case(nn.Identity(), CASES[3], lambda case: checked_inputs(None, case, "", inputs[:1]))
+    assert alone.extremes == ("zeros", "constant", "large", "" if refused else "missing")
 
 
 def test_samples_of_extreme_values() -> None:

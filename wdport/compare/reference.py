@@ -137,11 +137,9 @@ class Live:
             if self._turned:
                 pairs = ((case, replace(case, seed=case.seed + TURNED)) for case in cases)
                 cases = [case for pair in pairs for case in (pair if pair[0].batch == 1 else pair[:1])]
-            drawn = recorder.with_keys(self.drawn, self.modules["float64"], cases, self.inputs)
-            if drawn != self.drawn:
-                self._notes["masks have padding only on the right: under others, queries see no key"] = None
-            self.drawn = drawn
-            if drawn and self.make_inputs is None:
+            self.drawn = recorder.with_keys(self.drawn, self.modules["float64"], cases, self._draw)
+            self._notes.update(dict.fromkeys(recorder.mask_notes(self.drawn)))
+            if self.drawn and self.make_inputs is None:
                 if self._compared is None:
                     self._compared = recorder.compared_numbers(self.modules["float64"], self.inputs(cases[0]))
                 self.include(self._compared)
@@ -153,7 +151,9 @@ class Live:
             self._marks = f"some inputs are {', '.join(f'{mark:g}' for mark in marks)}, which the code compares with"
 
     def inputs(self, case: Case) -> tuple[Array, ...]:
-        drawn = self.drawn
+        return self._draw(case, self.drawn)
+
+    def _draw(self, case: Case, drawn: Sequence[Input]) -> tuple[Array, ...]:
         if self._turned and case.batch == 1 and case.seed % recorder.SEEDS >= TURNED:
             drawn = tuple(replace(spec, alone=sizes) for spec, sizes in zip(drawn, self._turned, strict=True))
         return recorder.checked_inputs(self.make_inputs, case, "the reference", drawn)

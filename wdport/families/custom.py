@@ -271,6 +271,15 @@ class CustomFamily(PlainFamily):
                 for axis, size in zip(port.keras_axes, shape, strict=True) if size is None and axis != "b"}  # fmt: skip
         return Signature(inputs, free=free)
 
+    def other_layout(self) -> tuple[str, ...]:
+        """The inputs with channels second in PyTorch and last in Keras, if the sizes of some do not tell this from the
+        same order in both, and the user states neither; otherwise empty. After :meth:`signature`."""
+        ports, shapes = self.told(), self._input_shapes or ()
+        open_shapes = shapes if len(shapes) == len(ports) else [None] * len(ports)
+        texts = [_channels_last(text, port, shape)
+                 for text, port, shape in zip(self.inputs, ports, open_shapes, strict=True)]  # fmt: skip
+        return tuple(new or old for new, old in zip(texts, self.inputs, strict=True)) if any(texts) else ()
+
     def build_reference(self, config: CustomConfig, tensors: Mapping[str, Array], dtype: str) -> NoReturn:
         """Nothing here knows the PyTorch model: it is recorded as the user's own function builds it."""
         raise UsageError(self.table.path, "does not name the PyTorch model to compare with", "give `--reference`")
@@ -290,6 +299,30 @@ class CustomFamily(PlainFamily):
         return tuple(ports)
 
 
+def _channels_last(text: str, port: Input, shape: Sequence[int | None] | None) -> str:
+    """The statement of an input whose second axis is last in Keras, if it may be so as well as in the stated order; ""
+    if not. ``shape`` is that of the Keras model's input, if it is known."""
+    name, _, stated = text.partition(":")
+    orders = [(*port.axes[:1], *port.axes[1:]), (*port.axes[:1], *port.axes[2:], *port.axes[1:2])]
+    if "->" in text or port.kind != "float" or len(port.axes) < 3 or port.axes[0] != "b":
+        return ""
+    sizes = [tuple(None if axis == "b" else port.sizes[axis] for axis in order) for order in orders]
+    if any(not _fits(order, sizes[0] if shape is None else shape) for order in sizes):
+        return ""
+    letters = {2: "ct", 3: "chw", 4: "cdhw"}.get(len(port.axes) - 1, "cdefghi")
+    named = any(not axis.startswith("_") for axis in port.axes[1:])
+    called = [axis.lstrip("_") if named else letter for axis, letter in zip(port.axes[1:], letters, strict=False)]
+    ranges = {axis: f"..{size}" for axis, size in port.alone.items()}
+    left = [f"{letter}={port.sizes[axis]}{ranges.get(axis, '')}"
+            for axis, letter in zip(port.axes[1:], called, strict=True)]  # fmt: skip
+    draw = stated.partition(",")[1:]
+    return f"{name}: b {' '.join(left)} -> b {' '.join((*called[1:], called[0]))}{''.join(draw)}"
+
+
+def _fits(sizes: Sequence[int | None], shape: Sequence[int | None]) -> bool:
+    return len(sizes) == len(shape) and all(b in (None, a) for a, b in zip(sizes, shape, strict=True))
+
+
 def _in_keras_order(port: Input, shape: Sequence[int | None], where: str) -> Input:
     """An input with the Keras model's order of axes, if only its shape determines it."""
     if port.axes != port.keras_axes:
@@ -298,7 +331,7 @@ def _in_keras_order(port: Input, shape: Sequence[int | None], where: str) -> Inp
     # As stated, or with the second axis last: PyTorch's channels first, Keras's channels last.
     for axes in (port.axes, (port.axes[0], *port.axes[2:], *port.axes[1:2])):
         expected = [None if axis == "b" else port.sizes[axis] for axis in axes]
-        if len(expected) == len(shape) and all(b in (None, a) for a, b in zip(expected, shape, strict=True)):
+        if _fits(expected, shape):
             return replace(port, keras_axes=tuple(axes))
     what = f"input {port.name} is {tuple(sizes)}, where the Keras model takes {tuple(shape)}"
     # Axes in another order have the same sizes, of which Keras may leave some open.

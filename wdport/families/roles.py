@@ -200,6 +200,7 @@ class OwnFamily(Family, KeptByKeras, Protocol):
     table: Table
     model: str
     reference: str
+    inputs: tuple[str, ...]
 
     def settings(self, arguments: Document) -> SettingsReport:
         """Settings that differ between the two models; both are built with these arguments, and not run."""
@@ -210,6 +211,9 @@ class OwnFamily(Family, KeptByKeras, Protocol):
 
     def told(self) -> tuple[Input, ...]:
         """The inputs stated by the table or the user; raises ``MisfitError``."""
+
+    def other_layout(self) -> tuple[str, ...]:
+        """The inputs with channels last in Keras, if their sizes do not tell that they are not; empty if they do."""
 
     def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
         """Take these as the shapes of the Keras model's inputs, so that ``signature`` does not build it."""

@@ -21,6 +21,7 @@ from wdport.parity.recording_file import AGAIN, RecordingFile, reading
 from wdport.recorder import (
     EXTREMES,
     FAST,
+    HIDDEN,
     SCHEMA,
     UNUSUAL,
     CaseSweep,
@@ -247,7 +248,7 @@ def _spread(facts: Mapping[str, object]) -> Spread:
 def _case(facts: Mapping[str, object]) -> Case:
     seed, batch = form.count(facts["seed"]), form.count(facts["batch"])
     extremes = tuple(form.texts(facts.get("extremes", [])))
-    if extremes and (len(extremes) != batch or not {"", *EXTREMES, *UNUSUAL}.issuperset(extremes)):
+    if extremes and (len(extremes) != batch or not {"", HIDDEN, *EXTREMES, *UNUSUAL}.issuperset(extremes)):
         raise ValueError("extremes are not one for every sample")
     return Case(seed, batch, form.number(facts["scale"]), form.boolean(facts["random_biases"]), extremes,
                 form.number(facts.get("gain", 1.0)))  # fmt: skip

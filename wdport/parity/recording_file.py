@@ -179,7 +179,7 @@ class CaseFacts(TypedDict):
     random_biases: Annotated[bool, about("Whether random shifts were added to the biases.")]
     extremes: NotRequired[Annotated[list[str], about(
         "For each sample, the kind of values that replace the ordinary ones: `zeros`, `constant`, `large`, `missing`, "
-        "`whole`, `sparse`, `small` or `far`; \"\" for none.")]]  # fmt: skip
+        "`hidden`, `whole`, `sparse`, `small` or `far`; \"\" for none.")]]  # fmt: skip
     gain: NotRequired[Annotated[float, about(
         "Factor by which the inputs of isolated layers are multiplied in float32; 1 if absent.")]]  # fmt: skip
     names: Annotated[list[str], about('Names of the outputs; "" for an unnamed output.')]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, cast
@@ -16,7 +16,7 @@ from typing import NoReturn, cast
 import numpy as np
 
 from wdport.checkpoint import Checkpoint
-from wdport.compare.findings import Finding
+from wdport.compare.findings import Finding, notice
 from wdport.compare.measure import same_bits
 from wdport.compare.run_cases import Say
 from wdport.conversion.load import Converted, open_converted
@@ -24,6 +24,7 @@ from wdport.conversion.prepare import Prepared, Settings, planned
 from wdport.data.units import read_units
 from wdport.errors import IncompleteError, InputError, InternalError, MisfitError, require_paths, require_values
 from wdport.families.registry import own_model
+from wdport.families.roles import OwnFamily
 from wdport.files.inputs import Snapshot
 from wdport.mapping.plan import Move
 from wdport.mapping.table import choose_table, load_table
@@ -240,7 +241,35 @@ def compare_files(
         probes = battery(pair.seed, pair.cases)
         subject = VerifySubject(prepared, opened, weights, unequal, files.digests, started, reference, resumed,
                                 pair.train, probes)  # fmt: skip
-        return run_gates(subject, say, pair.full, repro, setup)
+        verdict = run_gates(subject, say, pair.full, repro, setup)
+
+    def again(inputs: tuple[str, ...]) -> Verdict:
+        return compare_files(replace(pair, inputs=inputs), say, None, resume, setup)
+
+    return in_some_layout(verdict, user_family, again)
+
+
+def in_some_layout(
+    verdict: Verdict, user_family: OwnFamily | None, again: Callable[[tuple[str, ...]], Verdict]
+) -> Verdict:
+    """The verdict, or, if sizes do not tell the layout of inputs and more agrees with another one, that of ``again``
+    with these inputs, with a notice."""
+    other = user_family.other_layout() if user_family is not None and verdict.exit_code == 1 else ()
+    if user_family is None or not other:
+        return verdict
+    moved = [new for new, old in zip(other, user_family.inputs, strict=True) if new != old]
+    state = f"the sizes of {', '.join(text.partition(':')[0] for text in moved)} do not tell the layout"
+    inputs = "; ".join(f"'{text}'" for text in moved)
+    second, sentence = again(other), f"{state}; if channels are second in PyTorch and last in Keras, write {inputs}"
+    if second or _findings(second) < _findings(verdict):
+        agrees = "both models agree" if second else "more agrees"
+        verdict, sentence = second, f"{state}: {agrees} with {inputs}, which is used; state it so"
+    first, *others = verdict.gates
+    return replace(verdict, gates=(replace(first, facts=(*first.facts, notice(sentence))), *others))
+
+
+def _findings(verdict: Verdict) -> int:
+    return sum(not finding.notice for gate in verdict.gates for finding in gate.findings)
 
 
 def verify_recording(
@@ -290,7 +319,12 @@ def verify_recording(
         if user_family is not None:
             replay.compare_sizes(prepared.family.signature(prepared.config))
         subject = VerifySubject(prepared, opened, weights, unequal, digests, started, replay)
-        return run_gates(subject, say, repro=repro)
+        verdict = run_gates(subject, say, repro=repro)
+
+    def again(other: tuple[str, ...]) -> Verdict:
+        return verify_recording(converted, recording, mapping=mapping, say=say, model=model, inputs=other)
+
+    return in_some_layout(verdict, user_family, again)
 
 
 def verify_pair(pair: Pair, say: Say | None = None, repro: PathText | None = None) -> Verdict:

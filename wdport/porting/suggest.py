@@ -180,7 +180,19 @@ class Suggestion:
 
 
 def suggest(models: Models, say: Say | None = None) -> Suggestion:
-    """Find the table of two models; raises :class:`WdportError` if one of them cannot be built or run."""
+    """Find the table of two models; raises :class:`WdportError` if one of them cannot be built or run.
+
+    If sizes do not tell the layout of inputs, the table states the one with which it is found."""
+    suggestion, other = _search(models, say)
+    if suggestion.stop is None or not other:
+        return suggestion
+    again, _ = _search(replace(models, inputs=other), say)
+    note = f"the sizes of the inputs do not tell their layout: also tried {'; '.join(other)}"
+    return again if again.stop is None else replace(suggestion, notes=(note, *suggestion.notes))
+
+
+def _search(models: Models, say: Say | None) -> tuple[Suggestion, tuple[str, ...]]:
+    """A search with the inputs as stated, and the inputs with another layout that fits as well."""
     import jax
     import keras  # noqa: F401  before our modules that need it: importing it imports the ports
 
@@ -213,7 +225,7 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
                                 layers=len(result.outcome.matched))  # fmt: skip
         if result.outcome.dead_end is not None:
             suggestion.stop = divergence_of(run, side, units, result.outcome)
-            return suggestion
+            return suggestion, family.other_layout()
         rows, guesses = suggested_rows(run, side, result.outcome, units)
     names, state = module_names(module), list(module.state_dict())
     spare = _spare(models.checkpoint, state) if models.checkpoint else []
@@ -221,7 +233,7 @@ def suggest(models: Models, say: Say | None = None) -> Suggestion:
     suggestion.rows = (*rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
     suggestion.doubts = tuple(fold_doubts([*guesses, *doubts]))
     suggestion.parts = tuple(sections(fold(suggestion.rows, names, [*state, *spare])))
-    return suggestion
+    return suggestion, ()
 
 
 def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:

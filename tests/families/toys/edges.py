@@ -148,6 +148,26 @@ class Rows(nn.Module):
         return self.head((self.first(x).tanh() * rows.cos()[:, None, None]).mean((1, 2)))
 
 
+class Imaged(nn.Module):
+    """An image whose sizes are all equal, so that they do not tell its layout."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Conv2d(4, 4, 1), nn.Linear(4, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.first(x)).mean(3).mean(2))
+
+
+def imaged(first: bool = False, wrong: bool = False) -> Any:
+    x = keras.Input((4, 4, 4))
+    y = layers.Conv2D(4, 1, activation=None if wrong else "relu", name="first")(ops.moveaxis(x, 1, -1) if first else x)
+    return keras.Model(x, layers.Dense(2, name="head")(ops.mean(y, (1, 2))))
+
+
+imaged_first, imaged_wrong = partial(imaged, True), partial(imaged, False, True)
+
+
 class Marked(nn.Module):
     """Ids to numbers; one is that of a hidden token, and others than the first hundred have a table of their own."""
 
@@ -223,12 +243,16 @@ class Masked(keras.Model):
 
 
 class Pool(Chosen):
-    """Attention to visible tokens, or, by ``how``, to the first ones, or to none if no token is visible."""
+    """Attention to visible tokens, or, by ``how``, to the first ones, or to none if no token is visible, or with a
+    mask that is added to the scores."""
 
     def call(self, x: Any, scores: Any, mask: Any) -> Any:
         if self.how == "length":
             mask = ops.arange(mask.shape[1])[None] < ops.sum(ops.cast(mask, "int32"), 1, keepdims=True)
-        scores = ops.where(mask, scores[..., 0], float(torch.finfo(torch.float32).min))
+        given = scores[..., 0]
+        scores = ops.where(mask, given, float(torch.finfo(torch.float32).min))
+        if self.how == "added":
+            scores = given + ops.where(mask, 0.0, -1e9)
         weights = ops.softmax(scores, -1)
         if self.how == "empty":
             weights = ops.where(mask, weights, ops.zeros_like(weights))
@@ -427,6 +451,7 @@ pad_row = partial(recurrent, zeroed=True)
 last_id = partial(recurrent, how="clipped")
 length = partial(pooled, how="length")
 empty = partial(pooled, how="empty")
+added = partial(pooled, how="added")
 clipped = partial(placed, how="clipped")
 bfloat16 = partial(placed, how="rounded")
 every_feature = partial(gappy, how="all")

@@ -35,6 +35,7 @@ def by_head(x: Tensor) -> Tensor:
 
 FORMS: dict[str, Masks] = {
     "padding": lambda x, keep: {"key_padding_mask": ~keep},
+    "left_out": lambda x, keep: {"key_padding_mask": keep},
     "causal": lambda x, keep: {"attn_mask": later(x.shape[1])},
     "both": lambda x, keep: {"attn_mask": later(x.shape[1]), "key_padding_mask": ~keep},
     "both_added": lambda x, keep: {"attn_mask": distances(x.shape[1]), "key_padding_mask": added(~keep)},

@@ -1,7 +1,7 @@
 """Verify a port that runs alone: a process for the port, one for the reference, one for the layers' comparison.
 
 The gate fresh (N) draws inputs, sizes and weights from one seed, asks the port for its outputs, then the reference, and
-compares. The port has ended before the reference computes anything.
+compares. The port has ended before the reference gets them.
 
 This process runs no code of either model. It joins the gate with those of the layers. What the processes report can
 fail a verdict, but never make it pass.
@@ -411,14 +411,15 @@ def fresh_gate(files: BothFiles, say: Say) -> tuple[Gate, list[str]]:
     say(f"fresh inputs of seed {seed}")
     with Worker("reference", {"pair": to_json(files.pair)}) as reference:
         run = _FreshRun(files, reference, seed)
-        # The port answers all questions before the reference computes, and ends: it cannot learn the right answers.
+        masks: Sequence[Any] = ask_reference(reference, {"do": "masks"}).facts["masks"]
+        # The port answers all questions before the reference gets them, and ends: it cannot learn the right answers.
         checkpoint = files.prepared.checkpoint
         paths = [*([] if checkpoint.path.is_dir() else [checkpoint.path]), *checkpoint.files.values()]
         with Worker("port", _port_arguments(files), hidden_paths(paths)) as worker:
             port = PortAlone(worker)
             if port.failure:
                 return GATES["N"].gate(1, 1, facts=(fact(f"the port alone: {port.failure}"),)), run.words
-            run.ask_port(port)
+            run.ask_port(port, masks)
         gate = run.compare(say)
     return replace(gate, seconds=round(time.monotonic() - started, 3)), run.words
 
@@ -438,11 +439,15 @@ class _FreshRun:
     def words(self) -> list[str]:
         return [f"fresh: seed {self._seed}", *(f"fresh: {case}" for case in self._cases)]
 
-    def ask_port(self, port: PortAlone) -> None:
+    def ask_port(self, port: PortAlone, masks: Sequence[Any]) -> None:
         prepared = self._files.prepared
         if self._files.user_family is not None and port.input_shapes:
             self._files.user_family.assume_inputs(port.input_shapes)
         self._signature = prepared.family.signature(prepared.config)
+        if masks:  # none if the user's own function makes the inputs
+            masked = (replace(spec, hides=hides, right=right)
+                      for spec, (hides, right) in zip(self._signature.inputs, masks, strict=True))  # fmt: skip
+            self._signature = replace(self._signature, inputs=tuple(masked))
         drawn = not self._own_inputs(Case(self._seed, 2, 1.0))
         for case in fresh_cases(self._seed, self._signature, drawn):
             self._cases[case] = case.inputs(self._signature) if drawn else self._own_inputs(case.case)

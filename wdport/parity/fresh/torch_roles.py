@@ -22,7 +22,17 @@ from wdport.parity.model_pair import own_reference, source_tensors, user_referen
 from wdport.parity.planned_items import expected
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair, described
-from wdport.recorder import cast, checked_inputs, conditioning, float32_errors, highest_precision, lifted, one_line, run
+from wdport.recorder import (
+    CASES,
+    cast,
+    checked_inputs,
+    conditioning,
+    float32_errors,
+    highest_precision,
+    lifted,
+    one_line,
+    run,
+)
 
 
 class ReferenceModel:
@@ -44,6 +54,12 @@ class ReferenceModel:
             return ()
         with translated():
             return checked_inputs(self.live.make_inputs, case, "the reference")
+
+    def masks(self) -> list[tuple[bool | None, bool]]:
+        """What each input's masks leave out, see :func:`wdport.recorder.with_keys`."""
+        if any(spec.draw == "mask" for spec in self.live.drawn):
+            self.live.cases(CASES)
+        return [(spec.hides, spec.right) for spec in self.live.drawn]
 
     def use(self, names: Sequence[str], arrays: Sequence[Array]) -> list[str]:
         """Take these tensors as weights; returns the names that the reference does not have."""
@@ -106,6 +122,8 @@ def _answer(model: ReferenceModel, questions: IO[bytes], answers: IO[bytes]) -> 
         facts: Mapping[str, Any] = asked.facts
         if facts["do"] == "inputs":
             send(answers, {}, model.inputs(Case(facts["seed"], facts["batch"], facts["scale"])))
+        elif facts["do"] == "masks":
+            send(answers, {"masks": model.masks()})
         elif facts["do"] == "use":
             send(answers, {"missing": model.use(facts["names"], asked.arrays)})
         elif facts["do"] == "spread":
