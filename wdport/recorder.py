@@ -1751,22 +1751,42 @@ class _Checkpoint:
         self._state = dict(tree)
 
     def load_into(self, module: Module) -> None:
-        """Load every tensor; without the wrappers' prefixes, all names except the spare ones must match."""
-        expected = set(module.state_dict())
+        """Load every tensor; without the wrappers' prefixes, all names except the spare ones must match. Of a tensor
+        that the module has under several names, the file may have one."""
+        import torch
+
+        places: dict[object, list[str]] = {}
+        for name, tensor in module.state_dict(keep_vars=True).items():
+            places.setdefault(id(tensor) if isinstance(tensor, torch.Tensor) else name, []).append(name)
+        expected = {name for names in places.values() for name in names}
         stripped = _stripped(self._state, expected)
         tensors = {name: t for name, t in stripped.items() if name in expected or id(t) not in self._spare}
+        for tied in places.values():
+            present = [name for name in tied if name in tensors]
+            for name in present[1:]:
+                if not _same_values(tensors[present[0]], tensors[name]):
+                    what = f"{name} differs from {present[0]}, and the module has one tensor for both"
+                    raise Refusal(4, self.path, what, "give the factory of this checkpoint")
+            tensors.update({name: tensors[present[0]] for name in tied if present and name not in tensors})
         self.tensors = tensors
         missing, unexpected = sorted(expected - set(tensors)), sorted(set(tensors) - expected)
+        fix = "give the factory of this checkpoint"
+        if missing and unexpected:
+            fix += ", or state the file's older names under `formerly` in the table"
         for names, what in ((missing, "lacks"), (unexpected, "has")):
             if names:
                 more = f" and {len(names) - 1} more" if len(names) > 1 else ""
                 rest = "which the module has" if what == "lacks" else "which the module does not have"
-                raise Refusal(4, self.path, f"{what} {names[0]}{more}, {rest}", "give the factory of this checkpoint")
+                raise Refusal(4, self.path, f"{what} {names[0]}{more}, {rest}", fix)
         try:
             module.load_state_dict(tensors)
         except RuntimeError as error:
             what = one_line(str(error).partition("\n\t")[2] or error)
             raise Refusal(4, self.path, what, "give the factory of this checkpoint") from None
+
+
+def _same_values(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())  # NaN differs from itself
 
 
 def _is_state(value: object) -> TypeGuard[dict[str, Tensor]]:

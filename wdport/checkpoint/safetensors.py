@@ -211,6 +211,14 @@ def read_safetensors(source: Source) -> Contents:
     return Contents("safetensors", tensors, spans, [source], dict(header.metadata or {}))
 
 
+def omitted_names(contents: Contents) -> dict[str, str]:
+    """Return the names that ``safetensors.torch.save_model`` omitted, each with the name that it wrote: it writes one
+    name of a tensor that has several, and the others to the metadata."""
+    tensors = contents.tree if isinstance(contents.tree, dict) and contents.format == "safetensors" else {}
+    return {name: other for name, other in contents.metadata.items()
+            if isinstance(other, str) and other in tensors and name not in tensors and name != "format"}  # fmt: skip
+
+
 def _header(source: Source) -> tuple[TensorHeader, int]:
     """Return the header and the offset of the data."""
     if source.size < _LENGTH_BYTES:

@@ -30,6 +30,7 @@ from wdport.mapping.names import PatternIndex
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.strict_yaml import load_yaml, read_yaml
 from wdport.mapping.table import Table, choose_table, load_table
+from wdport.mapping.ties import needed_names
 from wdport.model import Array, ConfigurationSource, Constant, Resolved, Signature, Stated
 from wdport.options import PathText
 
@@ -67,16 +68,18 @@ def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
 
 
 def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
-    """Rename modules that have a former name in the table; return a sentence about it, or nothing.
+    """Rename modules and tensors that have a former name in the table; return a sentence about it, or nothing.
 
     A tensor keeps its old name, which no row claims, if another tensor already has the new one.
     """
     formerly = [pair for row in table.taps for pair in row.formerly]
     index, renamed = PatternIndex(was for was, _ in formerly), dict[str, str]()
     for name in checkpoint.tensors:
-        module, _, last = name.rpartition(".")
-        for position, indices in index.find(module):
-            now = f"{formerly[position][1].format(indices)}.{last}"
+        module, dot, last = name.rpartition(".")
+        # The name of a tensor, such as gamma, or that of a submodule, whose tensors keep their last part.
+        for position, indices, rest in [*((*hit, "") for hit in index.find(name)),
+                                        *((*hit, dot + last) for hit in index.find(module))]:  # fmt: skip
+            now = f"{formerly[position][1].format(indices)}{rest}"
             if now not in checkpoint.tensors and now not in renamed.values():
                 renamed[name] = now
     if not renamed:
@@ -84,6 +87,27 @@ def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
     checkpoint.give_names(renamed)
     first, now = next(iter(renamed.items()))
     return (f"{len(renamed)} tensors have former names and are renamed, such as {first} to {now}",)
+
+
+def use_ties(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
+    """Give a tied tensor the name that the table ties it to, if the file leaves that name out; return sentences about
+    it."""
+    # A file of safetensors.torch.save_model states all names of a tensor; the table need not have rows for all of them.
+    index = PatternIndex(pattern for row in table.rows for pattern in row.torch)
+    stated = [name for name, info in checkpoint.tensors.items() if info.stored_name in checkpoint.omitted]
+    checkpoint.forget([name for name in stated if not index.find(name)])
+    # Whether a row with a feature applies is known only from the configuration.
+    rows = [row for row in table.rows if row.when is None]
+    names = needed_names(rows, checkpoint.tensors)
+    for name, present in names.items():
+        checkpoint.also_name(present, name)
+    return tuple(f"{name} is not in the file; the table ties it to {present}" for name, present in names.items())
+
+
+def adapt_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
+    """Rename the checkpoint's tensors as the table names them; return sentences about it."""
+    steps = (leave_out_head, use_new_names, use_ties)
+    return tuple(note for step in steps for note in step(checkpoint, table))
 
 
 _MOVE = "correct it, or move it out of the folder"
@@ -192,7 +216,7 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
         table = load_table(Path(settings.mapping))
     else:
         table = choose_table(checkpoint.tensors, checkpoint.path)
-    notes = [*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table)]
+    notes = [*adapt_names(checkpoint, table)]
     family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
     if settings.mapping:
         # First: building a user's model may take long, and its message would not name the table.
