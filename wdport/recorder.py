@@ -1707,7 +1707,7 @@ def _make(
     except (Exception, SystemExit) as error:
         raise Refusal(4, target, f"raises {one_line(error)}", "correct your factory") from error
     module, make_inputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
-    module = getattr(module, "_orig_mod", module)  # the module in torch.compile's wrapper
+    module = unwrapped(module)
     if not isinstance(module, nn.Module):
         what = f"gives a {type(module).__name__}, not a torch.nn.Module"
         raise Refusal(4, target, what, "return the module, or the module and make_inputs")
@@ -1715,6 +1715,17 @@ def _make(
     if state:
         state.load_into(module)
     return module.eval(), make_inputs
+
+
+def unwrapped(module: Any) -> Any:
+    """The module, and those inside it, without the wrappers of torch.compile and of activation checkpointing, which
+    compute the same."""
+    inner = getattr(module, "_modules", {})
+    wrapper = next((name for name in ("_orig_mod", "_checkpoint_wrapped_module") if name in inner), None)
+    if wrapper is not None:
+        return unwrapped(inner[wrapper])
+    inner.update({name: unwrapped(child) for name, child in inner.items()})
+    return module
 
 
 class _Checkpoint:
@@ -1802,11 +1813,22 @@ def _stripped(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[st
         # torch.optim.swa_utils.AveragedModel adds a counter, n_averaged, whose name has no prefix.
         if all(name.startswith("module.") for name in tensors if name != "n_averaged"):
             tensors.pop("n_averaged", None)
-        prefix = next((p for p in ("_orig_mod.", "module.", "model.") if all(n.startswith(p) for n in tensors)), None)
+        prefixes = ("module.", "model.", *(f"{component}." for component in COMPONENTS))
+        prefix = next((p for p in prefixes if all(n.startswith(p) for n in tensors)), None)
         if prefix is None or not tensors:
             break
         tensors = {name[len(prefix) :]: tensor for name, tensor in tensors.items()}
-    return {name.replace("._orig_mod.", "."): tensor for name, tensor in tensors.items()}
+    return {_plain(name): tensor for name, tensor in tensors.items()}
+
+
+COMPONENTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_fpw_module")
+"""Attributes in which torch.compile, FullyShardedDataParallel and activation checkpointing keep the module that they
+wrap: components of the names of its tensors, at any depth."""
+
+
+def _plain(name: str) -> str:
+    *path, last = name.split(".")
+    return ".".join([*(part for part in path if part not in COMPONENTS), last])
 
 
 @contextmanager

@@ -1,9 +1,9 @@
 """Find the state_dict in the tree of a checkpoint, and convert its names to the network's, without the prefixes of
 wrappers.
 
-``torch.compile`` puts the component ``_orig_mod`` before the names of the module that it compiles, at any depth;
-``DistributedDataParallel`` and averaged models put ``module`` before all names. A prefix is removed only if every name
-has it: a partly wrapped file is ambiguous.
+``torch.compile``, ``FullyShardedDataParallel`` and activation checkpointing put a component of :data:`COMPONENTS` before
+the names of the module that they wrap, at any depth; ``DistributedDataParallel`` and averaged models put ``module``
+before all names. A prefix is removed only if every name has it: a partly wrapped file is ambiguous.
 
 A state_dict is a flat table of name to tensor, or a whole module that has one. It is the whole file, or it is stored
 under a key next to epochs, optimizer states and the like. If there are several candidates, the caller must choose.
@@ -23,8 +23,9 @@ from wdport.checkpoint.unloaded_object import UnloadedObject
 from wdport.errors import printable
 
 _COUNTER: Final = "n_averaged"
-_COMPILED: Final = "_orig_mod"
-_WRAPPERS: Final = ("module.", f"{_COMPILED}.")
+COMPONENTS: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_fpw_module")
+"""Attributes in which wrappers keep their module; :data:`wdport.recorder.COMPONENTS` are the same."""
+_WRAPPERS: Final = ("module.", *(f"{component}." for component in COMPONENTS))
 
 
 class NameCollision(Exception):
@@ -64,7 +65,7 @@ def strip_prefixes(stored: Iterable[str]) -> NetworkNames:
             break
         names = {name: short[len(prefix) :] for name, short in names.items()}
         prefixes.append(prefix)
-    # Only now: a `_orig_mod` that all names begin with is an outer prefix, and is already gone.
+    # Only now: a wrapper that all names begin with is an outer prefix, and is already gone.
     inner = _inner_places(names)
     return NetworkNames({name: _without(short, inner) for name, short in names.items()}, (*prefixes, *inner), ignored)
 
@@ -81,17 +82,19 @@ def _shared_prefix(names: dict[str, str]) -> str | None:
 
 
 def _inner_places(names: dict[str, str]) -> list[str]:
-    """Return every ``parent._orig_mod.`` inside the names; all names below such a parent must contain it."""
-    places = dict.fromkeys(
-        head for short in names.values() for head in _heads(short) if head.endswith(f".{_COMPILED}.")
-    )
-    parents = {place.removesuffix(f"{_COMPILED}.") for place in places}
+    """Return every ``parent._orig_mod.`` inside the names, or that of another wrapper; all names below such a parent must
+    contain it."""
+    places: dict[str, str] = {}
+    for short in names.values():
+        for head, deeper in pairwise(_heads(short)):
+            if deeper[len(head) : -1] in COMPONENTS:
+                places.setdefault(head, deeper)
     for short in names.values():
         for head, deeper in pairwise([*_heads(short), short]):
-            if head in parents and deeper != f"{head}{_COMPILED}.":
+            if head in places and deeper != places[head]:
                 below = {name: path[len(head) :] for name, path in names.items() if path.startswith(head)}
-                _refuse_mixture(below, f"{_COMPILED}.")
-    return list(places)
+                _refuse_mixture(below, places[head][len(head) :])
+    return list(places.values())
 
 
 def _heads(short: str) -> list[str]:
@@ -103,8 +106,8 @@ def _without(short: str, places: list[str]) -> str:
     if not places:
         return short
     parts = short.split(".")
-    # The last part is the tensor's own name, never a wrapper: torch.compile wraps modules.
-    return ".".join([part for part in parts[:-1] if part != _COMPILED] + parts[-1:])
+    # The last part is the tensor's own name, never a wrapper, which has modules.
+    return ".".join([part for part in parts[:-1] if part not in COMPONENTS] + parts[-1:])
 
 
 def _refuse_mixture(names: dict[str, str], prefix: str) -> None:
