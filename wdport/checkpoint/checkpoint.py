@@ -115,6 +115,8 @@ class Checkpoint:
         """Entries of the state_dict that do not belong to the network, with the reason."""
         self.metadata: dict[str, object] = contents.metadata | state_dict.metadata
         """Plain values stored with the state_dict, such as epoch and global_step."""
+        self.parts = state_dict.parts
+        """Keys of tables in the state_dict, with whose names those of their tensors were joined by dots."""
         self.other_keys = state_dict.other_keys
         """Top-level keys other than the state_dict's."""
         self.not_read = not_read(contents.tree, state_dict.node, state_dict.not_read)

@@ -107,7 +107,16 @@ def use_ties(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
 def adapt_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
     """Rename the checkpoint's tensors as the table names them; return sentences about it."""
     steps = (leave_out_head, use_new_names, use_ties)
-    return tuple(note for step in steps for note in step(checkpoint, table))
+    parts = checkpoint.parts
+    joined = f"names are joined with dots: the file has a table for {_listed(parts)}" if parts else ""
+    return (*filter(None, [joined]), *(note for step in steps for note in step(checkpoint, table)))
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return ", ".join(parts[:_SHOWN]) + (", ..." if len(parts) > _SHOWN else "")
+
+
+_SHOWN = 4
 
 
 _MOVE = "correct it, or move it out of the folder"
@@ -225,11 +234,17 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
         notes.append(f"configuration from {configured[1].name} next to the checkpoint")
     resolved = _resolve(checkpoint, family, settings, configured)
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
+    part = f"or give one part of the file with `--key`: {_listed(checkpoint.parts)}" if checkpoint.parts else ""
     if settings.shapes and isinstance(family, KeptByKeras):
         variables = family.outline(resolved.config)
     else:
         variables = family.variables(resolved.config)
-    plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
+    try:
+        plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
+    except MisfitError as error:
+        if not part:
+            raise
+        raise MisfitError(checkpoint.path, error.what, f"correct the table, {part}", error.details) from None
     return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables, tuple(notes))
 
 
