@@ -1868,25 +1868,38 @@ def _settle(
         for name, buffer in list(part.named_buffers(recurse=False)):
             stored, where = parts[path].get_buffer(name), f"{path}.{name}".lstrip(".")
             exact, rounded = double.get((part, name)), single.get((parts[path], name))
-            if not buffer.is_floating_point():
+            if not (buffer.is_floating_point() or buffer.is_complex()):
                 part._buffers[name] = stored.clone()
             elif where in carried:
-                part._buffers[name] = stored.double()
+                part._buffers[name] = _widened(stored)
             elif exact is None or rounded is None:
-                part._buffers[name] = buffer.double()
-                if buffer.dtype != torch.float64:
+                part._buffers[name] = _widened(buffer)
+                if buffer.dtype not in (torch.float64, torch.complex128):
                     notes.append(f"{where} was not computed in float64: it is the checkpoint's, rounded to float32")
-            elif _is_rounding(stored.double(), exact.double(), rounded.double()):
-                part._buffers[name] = exact.double()
-                if _unit(stored) > 2.0**-24 and not torch.equal(stored, rounded.float()):
+            elif _is_rounding(*(_parts(_widened(values)) for values in (stored, exact, rounded))):
+                part._buffers[name] = _widened(exact)
+                if not buffer.is_complex() and _unit(stored) > 2.0**-24 and not torch.equal(stored, rounded.float()):
                     parts[path]._buffers[name] = rounded.float()
                     recomputed.append(where)
                     notes.append(f"{where} is stored in 16 bits and was recomputed")
             else:
-                part._buffers[name] = stored.double()
+                part._buffers[name] = _widened(stored)
                 if not getattr(part, "track_running_stats", False):  # statistics are learned, as weights are
                     notes.append(f"{where} is the checkpoint's: the code computes other values")
     return recomputed
+
+
+def _widened(values: Tensor) -> Tensor:
+    import torch
+
+    return values.to(torch.complex128) if values.is_complex() else values.double()
+
+
+def _parts(values: Tensor) -> Tensor:
+    """The real and imaginary parts of complex values, on a further axis."""
+    import torch
+
+    return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
 
 
 def _is_rounding(stored: Tensor, exact: Tensor, rounded: Tensor) -> bool:

@@ -7,8 +7,8 @@ before the names of the module that they wrap, at any depth; ``DistributedDataPa
 
 A state_dict is a flat table of name to tensor, or a whole module that has one. It is the whole file, or it is stored
 under a key next to epochs, optimizer states and the like. If there are several candidates, the caller must choose.
-It may be in tables within tables, as Megatron writes it, or in tables of the parts of one model, such as ``encoder`` and
-``decoder``: their names are then joined with dots.
+It may be in tables within tables, as Megatron writes it, or in tables of the parts of one model, such as ``encoder``
+and ``decoder``: their names are then joined with dots.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from wdport.checkpoint.faults import (
     OTHER_DTYPE,
     RENAME,
     RENAME_TEXT,
+    SPLIT_COMPLEX,
     Fault,
 )
 from wdport.checkpoint.modules import MAX_TENSOR_NAME, is_module, is_script, walk_module
@@ -379,7 +380,8 @@ def _tensors(table: Mapping[object, object] | Mapping[str, object]) -> dict[str,
         if not isinstance(leaf, TensorRef):
             raise Fault(f"its state_dict entry is {_kind(leaf)}, not a tensor", DROP_ENTRY, name)
         if leaf.dtype not in NUMPY:
-            raise Fault(f"has dtype {leaf.dtype}, which is not read", OTHER_DTYPE, name)
+            complex_fix = SPLIT_COMPLEX if leaf.dtype.startswith("complex") else OTHER_DTYPE
+            raise Fault(f"has dtype {leaf.dtype}, which is not read", complex_fix, name)
         tensors[name] = leaf
     return tensors
 

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from wdport.checkpoint import Checkpoint, open_checkpoint
+from wdport.checkpoint.faults import SPLIT_COMPLEX
 from wdport.checkpoint.model_folder import read_adjacent, read_config
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.tensor import HALF_ROUNDING
@@ -226,6 +227,7 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
     else:
         table = choose_table(checkpoint.tensors, checkpoint.path)
     notes = [*adapt_names(checkpoint, table)]
+    _require_real(checkpoint, table)
     family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
     if settings.mapping:
         # First: building a user's model may take long, and its message would not name the table.
@@ -246,6 +248,15 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
             raise
         raise MisfitError(checkpoint.path, error.what, f"correct the table, {part}", error.details) from None
     return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables, tuple(notes))
+
+
+def _require_real(checkpoint: Checkpoint, table: Table) -> None:
+    """Refuse a complex tensor that the table does not drop: no rule converts it."""
+    dropped = PatternIndex(pattern for row in table.rows if row.drop is not None for pattern in row.torch)
+    for name, info in checkpoint.tensors.items():
+        if info.dtype.startswith("complex") and not dropped.find(name):
+            what = f"has dtype {info.dtype}, which no row converts"
+            raise InputError((checkpoint.path, name), what, SPLIT_COMPLEX)
 
 
 def _require_its_model(table: Table, checkpoint: Checkpoint) -> None:
