@@ -19,6 +19,7 @@ from itertools import pairwise
 from typing import Final
 
 from wdport.checkpoint.faults import (
+    AS_TENSORS,
     DROP_ENTRY,
     LOAD_TRUSTED,
     NO_WEIGHTS,
@@ -29,6 +30,7 @@ from wdport.checkpoint.faults import (
     SPLIT_COMPLEX,
     Fault,
 )
+from wdport.checkpoint.foreign import foreign_tensors
 from wdport.checkpoint.modules import MAX_TENSOR_NAME, is_module, is_script, walk_module
 from wdport.checkpoint.tensor import NUMPY, StorageRef, TensorRef
 from wdport.checkpoint.unloaded_object import UnloadedObject
@@ -263,7 +265,18 @@ def _only_candidate(tree: dict[object, object], requested: str | None) -> str | 
         if requested == EMA:
             raise Fault(f"has no {EMA} weights: it is itself a state_dict", "leave out `--key`")
         return None
+    if any(_is_array(leaf) for table in (tree, *tree.values()) if isinstance(table, dict) for leaf in table.values()):
+        raise Fault("holds numpy arrays, not tensors", AS_TENSORS)
     raise Fault(f"has no state_dict; {_candidates_text(tree)}", _pick(tree))
+
+
+def _is_array(leaf: object) -> bool:
+    """Whether a leaf is an array of numpy; numbers of numpy are not."""
+    return (
+        isinstance(leaf, UnloadedObject)
+        and leaf.module.startswith("numpy")
+        and leaf.name in ("_reconstruct", "_frombuffer")
+    )
 
 
 def _parts_of(tree: dict[object, object]) -> dict[str, object]:
@@ -377,7 +390,11 @@ def _tensors(table: Mapping[object, object] | Mapping[str, object]) -> dict[str,
             raise Fault(f"a tensor's name has {len(name)} characters", RENAME_TEXT)
         if isinstance(leaf, UnloadedObject) and leaf.reason:
             raise Fault(leaf.reason, leaf.fix, name)
+        if _is_array(leaf):
+            raise Fault("its state_dict entry is a numpy array, not a tensor", AS_TENSORS, name)
         if not isinstance(leaf, TensorRef):
+            if fault := foreign_tensors([name]):
+                raise fault
             raise Fault(f"its state_dict entry is {_kind(leaf)}, not a tensor", DROP_ENTRY, name)
         if leaf.dtype not in NUMPY:
             complex_fix = SPLIT_COMPLEX if leaf.dtype.startswith("complex") else OTHER_DTYPE

@@ -19,6 +19,7 @@ import numpy as np
 
 from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.checkpoint.faults import SPLIT_COMPLEX
+from wdport.checkpoint.foreign import foreign_tensors
 from wdport.checkpoint.model_folder import read_adjacent, read_config
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.tensor import HALF_ROUNDING
@@ -222,10 +223,21 @@ def prepared_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
 def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
     """Plan without comparing the checked tables: only tensor headers are read, and what a family needs to determine its
     configuration."""
-    if settings.mapping:
-        table = load_table(Path(settings.mapping))
-    else:
-        table = choose_table(checkpoint.tensors, checkpoint.path)
+    table = load_table(Path(settings.mapping)) if settings.mapping else None
+    try:
+        table = table or choose_table(checkpoint.tensors, checkpoint.path)
+        return _planned_from(checkpoint, settings, table)
+    except MisfitError as error:
+        index = PatternIndex(pattern for row in table.rows for pattern in row.torch) if table else None
+        if kind := foreign_tensors(name for name in checkpoint.tensors if not (index and index.find(name))):
+            raise MisfitError(checkpoint.path, kind.what, kind.fix, error.details) from None
+        if checkpoint.parts:
+            fix = f"correct the table, or give one part of the file with `--key`: {_listed(checkpoint.parts)}"
+            raise MisfitError(error.where, error.what, fix, error.details) from None
+        raise
+
+
+def _planned_from(checkpoint: Checkpoint, settings: Settings, table: Table) -> Prepared:
     notes = [*adapt_names(checkpoint, table)]
     _require_real(checkpoint, table)
     family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
@@ -236,17 +248,11 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
         notes.append(f"configuration from {configured[1].name} next to the checkpoint")
     resolved = _resolve(checkpoint, family, settings, configured)
     shapes = {name: info.shape for name, info in checkpoint.tensors.items()}
-    part = f"or give one part of the file with `--key`: {_listed(checkpoint.parts)}" if checkpoint.parts else ""
     if settings.shapes and isinstance(family, KeptByKeras):
         variables = family.outline(resolved.config)
     else:
         variables = family.variables(resolved.config)
-    try:
-        plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
-    except MisfitError as error:
-        if not part:
-            raise
-        raise MisfitError(checkpoint.path, error.what, f"correct the table, {part}", error.details) from None
+    plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
     return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables, tuple(notes))
 
 
