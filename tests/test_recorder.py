@@ -16,9 +16,12 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoint_wrapper
 
 from tests.make import SMALL, TWO_LEVELS, make_state, record_small, save
+from tests.user_model import small
 from wdport import recorder
+from wdport.checkpoint.state_dict import COMPONENTS
 from wdport.compare.calls import CASES
 from wdport.compare.measure import relative_l2
 from wdport.compare.reference import Live
@@ -494,11 +497,38 @@ def test_biases_move_and_come_back(checkpoint: Path) -> None:
     assert all(torch.equal(p, before[name]) for name, p in modules["float32"].named_parameters())
 
 
+def wrapped(name: str) -> str:
+    """The name in a module whose children are wrapped twice."""
+    head, dot, rest = name.partition(".")
+    return f"{head}._fsdp_wrapped_module._checkpoint_wrapped_module.{rest}" if dot else head
+
+
+def wrapping() -> nn.Module:
+    """A model with children in wrappers, whose names have none of them."""
+    module = small()
+    for name, child in module.named_children():
+        setattr(module, name, checkpoint_wrapper(torch.compile(child)))
+    return module
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile itself
+def test_wrappers_inside_the_model_have_no_names(tmp_path: Path) -> None:
+    torch.save(make_state(), tmp_path / "a.pt")
+    module = build(f"{__name__}:wrapping", str(tmp_path / "a.pt")).modules["float32"]
+    assert recorder.module_names(module) == recorder.module_names(small())
+    assert all(torch.equal(module.state_dict()[name], tensor) for name, tensor in make_state().items())
+
+
+def test_the_reader_removes_the_same_wrappers() -> None:
+    assert recorder.COMPONENTS == COMPONENTS
+
+
 LAYOUTS: dict[str, Any] = {
     "bare": lambda state: state,
     "lightning": lambda state: {"epoch": 1, "state_dict": {f"model.{n}": t for n, t in state.items()}},
     "fabric": lambda state: {"model": state, "epoch": 1},
     "hand-written": lambda state: {"model_state_dict": {f"module._orig_mod.{n}": t for n, t in state.items()}},
+    "wrapped": lambda state: {f"_fsdp_wrapped_module.{wrapped(n)}": t for n, t in state.items()},
     "averaged": lambda state: {"n_averaged": torch.tensor(3), **{f"module.{n}": t for n, t in state.items()}},
 }
 

@@ -1838,7 +1838,7 @@ def _make(
     except (Exception, SystemExit) as error:
         raise Refusal(4, target, f"raises {one_line(error)}", "correct your factory") from error
     module, make_inputs = returned if isinstance(returned, tuple) and len(returned) == 2 else (returned, None)
-    module = getattr(module, "_orig_mod", module)  # the module in torch.compile's wrapper
+    module = unwrapped(module)
     if not isinstance(module, nn.Module):
         what = f"gives a {type(module).__name__}, not a torch.nn.Module"
         raise Refusal(4, target, what, "return the module, or the module and make_inputs")
@@ -1846,6 +1846,17 @@ def _make(
     if state:
         state.load_into(module)
     return module.eval(), make_inputs
+
+
+def unwrapped(module: Any) -> Any:
+    """The module, and those inside it, without the wrappers of torch.compile and of activation checkpointing, which
+    compute the same."""
+    inner = getattr(module, "_modules", {})
+    wrapper = next((name for name in ("_orig_mod", "_checkpoint_wrapped_module") if name in inner), None)
+    if wrapper is not None:
+        return unwrapped(inner[wrapper])
+    inner.update({name: unwrapped(child) for name, child in inner.items()})
+    return module
 
 
 class _Checkpoint:
@@ -1882,22 +1893,42 @@ class _Checkpoint:
         self._state = dict(tree)
 
     def load_into(self, module: Module) -> None:
-        """Load every tensor; without the wrappers' prefixes, all names except the spare ones must match."""
-        expected = set(module.state_dict())
+        """Load every tensor; without the wrappers' prefixes, all names except the spare ones must match. Of a tensor
+        that the module has under several names, the file may have one."""
+        import torch
+
+        places: dict[object, list[str]] = {}
+        for name, tensor in module.state_dict(keep_vars=True).items():
+            places.setdefault(id(tensor) if isinstance(tensor, torch.Tensor) else name, []).append(name)
+        expected = {name for names in places.values() for name in names}
         stripped = _stripped(self._state, expected)
         tensors = {name: t for name, t in stripped.items() if name in expected or id(t) not in self._spare}
+        for tied in places.values():
+            present = [name for name in tied if name in tensors]
+            for name in present[1:]:
+                if not _same_values(tensors[present[0]], tensors[name]):
+                    what = f"{name} differs from {present[0]}, and the module has one tensor for both"
+                    raise Refusal(4, self.path, what, "give the factory of this checkpoint")
+            tensors.update({name: tensors[present[0]] for name in tied if present and name not in tensors})
         self.tensors = tensors
         missing, unexpected = sorted(expected - set(tensors)), sorted(set(tensors) - expected)
+        fix = "give the factory of this checkpoint"
+        if missing and unexpected:
+            fix += ", or state the file's older names under `formerly` in the table"
         for names, what in ((missing, "lacks"), (unexpected, "has")):
             if names:
                 more = f" and {len(names) - 1} more" if len(names) > 1 else ""
                 rest = "which the module has" if what == "lacks" else "which the module does not have"
-                raise Refusal(4, self.path, f"{what} {names[0]}{more}, {rest}", "give the factory of this checkpoint")
+                raise Refusal(4, self.path, f"{what} {names[0]}{more}, {rest}", fix)
         try:
             module.load_state_dict(tensors)
         except RuntimeError as error:
             what = one_line(str(error).partition("\n\t")[2] or error)
             raise Refusal(4, self.path, what, "give the factory of this checkpoint") from None
+
+
+def _same_values(a: Tensor, b: Tensor) -> bool:
+    return a.shape == b.shape and bool(((a == b) | ((a != a) & (b != b))).all())  # NaN differs from itself
 
 
 def _is_state(value: object) -> TypeGuard[dict[str, Tensor]]:
@@ -1913,11 +1944,22 @@ def _stripped(state: Mapping[str, Tensor], expected: Collection[str]) -> dict[st
         # torch.optim.swa_utils.AveragedModel adds a counter, n_averaged, whose name has no prefix.
         if all(name.startswith("module.") for name in tensors if name != "n_averaged"):
             tensors.pop("n_averaged", None)
-        prefix = next((p for p in ("_orig_mod.", "module.", "model.") if all(n.startswith(p) for n in tensors)), None)
+        prefixes = ("module.", "model.", *(f"{component}." for component in COMPONENTS))
+        prefix = next((p for p in prefixes if all(n.startswith(p) for n in tensors)), None)
         if prefix is None or not tensors:
             break
         tensors = {name[len(prefix) :]: tensor for name, tensor in tensors.items()}
-    return {name.replace("._orig_mod.", "."): tensor for name, tensor in tensors.items()}
+    return {_plain(name): tensor for name, tensor in tensors.items()}
+
+
+COMPONENTS = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_fpw_module")
+"""Attributes in which torch.compile, FullyShardedDataParallel and activation checkpointing keep the module that they
+wrap: components of the names of its tensors, at any depth."""
+
+
+def _plain(name: str) -> str:
+    *path, last = name.split(".")
+    return ".".join([*(part for part in path if part not in COMPONENTS), last])
 
 
 @contextmanager
@@ -1958,25 +2000,38 @@ def _settle(
         for name, buffer in list(part.named_buffers(recurse=False)):
             stored, where = parts[path].get_buffer(name), f"{path}.{name}".lstrip(".")
             exact, rounded = double.get((part, name)), single.get((parts[path], name))
-            if not buffer.is_floating_point():
+            if not (buffer.is_floating_point() or buffer.is_complex()):
                 part._buffers[name] = stored.clone()
             elif _memory(stored) in held:
-                part._buffers[name] = stored.double()
+                part._buffers[name] = _widened(stored)
             elif exact is None or rounded is None:
-                part._buffers[name] = buffer.double()
-                if buffer.dtype != torch.float64:
+                part._buffers[name] = _widened(buffer)
+                if buffer.dtype not in (torch.float64, torch.complex128):
                     notes.append(f"{where} was not computed in float64: it is the checkpoint's, rounded to float32")
-            elif _is_rounding(stored.double(), exact.double(), rounded.double()):
-                part._buffers[name] = exact.double()
-                if _unit(stored) > 2.0**-24 and not torch.equal(stored, rounded.float()):
+            elif _is_rounding(*(_parts(_widened(values)) for values in (stored, exact, rounded))):
+                part._buffers[name] = _widened(exact)
+                if not buffer.is_complex() and _unit(stored) > 2.0**-24 and not torch.equal(stored, rounded.float()):
                     parts[path]._buffers[name] = rounded.float()
                     recomputed.append(where)
                     notes.append(f"{where} is stored in 16 bits and was recomputed")
             else:
-                part._buffers[name] = stored.double()
+                part._buffers[name] = _widened(stored)
                 if not getattr(part, "track_running_stats", False):  # statistics are learned, as weights are
                     notes.append(f"{where} is the checkpoint's: the code computes other values")
     return recomputed
+
+
+def _widened(values: Tensor) -> Tensor:
+    import torch
+
+    return values.to(torch.complex128) if values.is_complex() else values.double()
+
+
+def _parts(values: Tensor) -> Tensor:
+    """The real and imaginary parts of complex values, on a further axis."""
+    import torch
+
+    return torch.view_as_real(values.resolve_conj()) if values.is_complex() else values
 
 
 def _is_rounding(stored: Tensor, exact: Tensor, rounded: Tensor) -> bool:

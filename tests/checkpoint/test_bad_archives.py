@@ -202,7 +202,6 @@ TENSORS = {
     "a tensor of a tensor": (one(tensor(source=tensor())), "not a storage"),
     "a parameter of text": (one(forge.name("torch._utils", "_rebuild_parameter")
                                 + forge.tuple_of(text("x"), forge.TRUE, ORDERED) + b"R"), "parameter is rebuilt"),
-    "complex": (one(tensor((3,), (1,), source=storage(count=3, cls="ComplexFloatStorage"))), "w: has dtype complex64"),
     "quantized storage": (archive(pickled(table({"w": tensor(source=storage(cls="QInt8Storage"))})), {"0": b"abcdef"}),
                           "w: has dtype qint8"),
     "quantized": (one(forge.name("torch._utils", "_rebuild_qtensor")), "w: a quantized tensor"),

@@ -208,7 +208,6 @@ def test_kinds_of_tensors_that_torch_writes(tmp_path: Path) -> None:
         "a sparse tensor": plain.to_sparse(),
         "a tensor subclass": plain.as_subclass(Subclass),
         "a meta tensor": plain.to("meta"),
-        "has dtype complex64": plain.to(torch.complex64),
         "a tensor of a dtype": plain.to(torch.float8_e4m3fn),
         "a tensor that is to be conjugated": plain.to(torch.complex64).conj(),
         "a quantized tensor": torch.quantize_per_tensor(plain, 0.1, 0, torch.qint8),

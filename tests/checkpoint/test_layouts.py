@@ -84,6 +84,54 @@ def test_a_key_chooses(content: dict[str, object], fragment: str, chosen: dict[s
             assert (checkpoint.key, list(checkpoint.tensors)) == (key, names)
 
 
+MEGATRON = {
+    "language_model": {"embedding": {"words": {"weight": T}}, "encoder": {"layers.0.w": T}},
+    "head": {"weight": T},
+}
+PARTS: list[tuple[dict[str, object], list[str], list[str]]] = [
+    ({"encoder": STATE, "decoder": dict(STATE), "epoch": 1, "optimizer": {"state": {0: {"m": T}}}},
+     ["encoder", "decoder"], [f"{part}.{name}" for part in ("encoder", "decoder") for name in STATE]),
+    ({"backbone": {"stem": {"w": T}}, "codes": {"w": T}, "head": {"w": T}, "scale": T},
+     ["backbone", "codes", "head"], ["backbone.stem.w", "codes.w", "head.w", "scale"]),
+    ({"model": MEGATRON, "iteration": 7}, ["language_model", "head"],
+     ["language_model.embedding.words.weight", "language_model.encoder.layers.0.w", "head.weight"]),
+    ({"state_dict": {"encoder": STATE, "decoder": STATE}}, ["encoder", "decoder"],
+     [f"{part}.{name}" for part in ("encoder", "decoder") for name in STATE]),
+    ({"model": {"a": T, "sub": {"b": T}}}, ["sub"], ["a", "sub.b"]),
+]  # fmt: skip
+"""Files with tables within tables, the keys that are joined, and the names that they give."""
+
+
+@pytest.mark.parametrize(("content", "parts", "names"), PARTS, ids=range(len(PARTS)))
+def test_names_of_parts_are_joined(
+    content: dict[str, object], parts: list[str], names: list[str], tmp_path: Path
+) -> None:
+    path = saved(tmp_path, content)
+    with open_checkpoint(path) as checkpoint:
+        assert (list(checkpoint.parts), list(checkpoint.tensors)) == (parts, names)
+        assert set(checkpoint.other_keys) == content.keys() - {*parts, "scale", checkpoint.key}
+        assert checkpoint.read(names[0]).shape == checkpoint.tensors[names[0]].shape
+
+
+def test_a_part_is_read_by_its_key(tmp_path: Path) -> None:
+    path = saved(tmp_path, {"model": MEGATRON})
+    with open_checkpoint(path, key="model.language_model") as checkpoint:
+        assert list(checkpoint.tensors) == ["embedding.words.weight", "encoder.layers.0.w"]
+
+
+@pytest.mark.parametrize(
+    ("content", "fragment"),
+    [
+        ({"generator": STATE, "discriminator": STATE}, "2 candidates"),
+        ({"model": {"student": STATE, "teacher": STATE}}, "2 candidates"),
+        ({"encoder": STATE, "decoder": STATE, "ema_encoder": STATE}, "2 candidates"),
+        ({"model": {"a": {"b.c": T}, "a.b": {"c": T}}}, "a.b.c: has the same name as another tensor"),
+    ],
+)
+def test_tables_that_are_not_joined(content: dict[str, object], fragment: str, tmp_path: Path) -> None:
+    refuse(saved(tmp_path, content), fragment)
+
+
 @pytest.mark.parametrize("key", ["none", "epoch", "model.a", "optimizer", ""])
 def test_wrong_key(key: str, tmp_path: Path) -> None:
     path = saved(tmp_path, {"model": STATE, "epoch": 1, "optimizer": {"state": {}}})
@@ -100,7 +148,7 @@ def test_wrong_key(key: str, tmp_path: Path) -> None:
         ({"epoch": 1, "lr": 0.5}, "its keys are epoch, lr"),
         ({"model": {}}, "has no state_dict"),
         ({"a": T, "lr": 0.5}, "lr: its state_dict entry is the float 0.5"),
-        ({"model": {"a": T, "sub": {"b": T}}}, "sub: its state_dict entry is a dict"),
+        ({"model": {"a": T, "sub": {"b": T, "lr": 0.5}}}, "sub: its state_dict entry is a dict"),
         ({"a": T, 3: T}, "name is the int 3, not text"),
         ({"a": T, "": T}, "0 characters"),
         ({"a": T, "x" * 1001: T}, "1001 characters"),
@@ -128,6 +176,18 @@ def test_no_state_dict(content: object, fragment: str, tmp_path: Path) -> None:
             ["blocks.0.w", "blocks.1.w", "head.module.w"],
             ("blocks.0._orig_mod.", "blocks.1._orig_mod."),
         ),
+        (
+            ["_fsdp_wrapped_module.a._fsdp_wrapped_module._checkpoint_wrapped_module.w", "_fsdp_wrapped_module.b"],
+            ["a.w", "b"],
+            ("_fsdp_wrapped_module.", "a._fsdp_wrapped_module.", "a._fsdp_wrapped_module._checkpoint_wrapped_module."),
+        ),
+        (
+            ["module._checkpoint_wrapped_module.a.b._orig_mod.w", "module._checkpoint_wrapped_module.c"],
+            ["a.b.w", "c"],
+            ("module.", "_checkpoint_wrapped_module.", "a.b._orig_mod."),
+        ),
+        (["_fsdp_wrapped_module._fpw_module.a"], ["a"], ("_fsdp_wrapped_module.", "_fpw_module.")),
+        (["a._fsdp_wrapped_module"], ["a._fsdp_wrapped_module"], ()),
         (["n_averaged", "a"], ["n_averaged", "a"], ()),
         (["a._orig_mod"], ["a._orig_mod"], ()),
         (["my_orig_mod.a", "modules.b"], ["my_orig_mod.a", "modules.b"], ()),
@@ -147,6 +207,9 @@ def test_prefixes(stored: list[str], own: list[str], prefixes: tuple[str, ...]) 
         (["module.a", "b"], "b"),
         (["net._orig_mod.a", "net.b"], "net.b"),
         (["net._orig_mod.a", "net"], None),
+        (["net._fsdp_wrapped_module.a", "net.b"], "net.b"),
+        (["net._fsdp_wrapped_module.a", "net._orig_mod.b"], "net._orig_mod.b"),
+        (["a._orig_mod._checkpoint_wrapped_module.w", "a._orig_mod.v"], "a._orig_mod.v"),
         (["n_averaged", "module.a", "b"], "n_averaged"),
         (["module._orig_mod.a", "module.b"], "module.b"),
     ],

@@ -15,7 +15,7 @@ import pytest
 import wdport
 from tests.checkpoint.bad import refuse, refuse_bytes
 from tests.checkpoint.forge import entry, in_tar, safetensors, tarred
-from wdport.checkpoint import experiment, regular_file, sharded, symbols, zip_archive
+from wdport.checkpoint import experiment, open_checkpoint, regular_file, sharded, symbols, zip_archive
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.source import Span, read_tensor
@@ -139,6 +139,13 @@ def test_small_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(regular_file, "unsupported", lambda: "Windows")
     with pytest.raises(MachineError, match=r"Windows: wdport needs file locks and .*; use Linux or macOS, or WSL 2 on"):
         wdport.convert(path)
+
+
+@pytest.mark.parametrize(("tag", "advice"), [("F8_E4M3", "scales"), ("U32", "float32"), ("F7", "does not write this")])
+def test_dtypes_that_safetensors_writes(tag: str, advice: str, tmp_path: Path) -> None:
+    (tmp_path / "a.safetensors").write_bytes(safetensors({"w": entry(tag)}))
+    with pytest.raises(InputError, match=f"w: has dtype {tag}, which is not read; .*{advice}"):
+        open_checkpoint(tmp_path / "a.safetensors")
 
 
 def test_an_unknown_dtype() -> None:

@@ -18,7 +18,7 @@ from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import TrainingConfig, adjacent_config, is_archive, open_archive
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.model_folder import INDEX, Folder, open_folder
-from wdport.checkpoint.safetensors import read_safetensors
+from wdport.checkpoint.safetensors import omitted_names, read_safetensors
 from wdport.checkpoint.sharded import read_sharded
 from wdport.checkpoint.sniff import HEAD, sniff
 from wdport.checkpoint.source import CHUNK, Contents, RunningHash, Source
@@ -115,12 +115,16 @@ class Checkpoint:
         """Entries of the state_dict that do not belong to the network, with the reason."""
         self.metadata: dict[str, object] = contents.metadata | state_dict.metadata
         """Plain values stored with the state_dict, such as epoch and global_step."""
+        self.parts = state_dict.parts
+        """Keys of tables in the state_dict, with whose names those of their tensors were joined by dots."""
         self.other_keys = state_dict.other_keys
         """Top-level keys other than the state_dict's."""
         self.not_read = not_read(contents.tree, state_dict.node, state_dict.not_read)
         """Content of the file that was not read, such as objects of unknown classes: one line each."""
         self.tree = contents.tree if contents.format in _PICKLED else None
         """The whole symbolic object (plain containers, tensor and inert leaves); None for safetensors and shards."""
+        self.omitted: frozenset[str] = frozenset()
+        """Stored names of tensors that the file has only under another name, which its metadata states."""
         self._contents = contents
         self._folder = folder
         self._packed, self._configured = packed, configured
@@ -169,6 +173,15 @@ class Checkpoint:
         """Rename tensors according to ``names`` (old to new); no two may become equal."""
         renamed = [(names.get(name, name), info) for name, info in self.tensors.items()]
         self.tensors = {name: replace(info, name=name) for name, info in renamed}
+
+    def forget(self, names: Iterable[str]) -> None:
+        """Remove these names of tensors that have others as well."""
+        for name in names:
+            del self.tensors[name]
+
+    def also_name(self, name: str, other: str) -> None:
+        """Let the tensor ``name`` have the name ``other`` as well, as a tied tensor does."""
+        self.tensors[other] = replace(self.tensors[name], name=other)
 
     def read(self, name: str) -> Array:
         """Return the tensor with this name as an owned, C-contiguous array in native byte order.
@@ -318,6 +331,9 @@ def open_checkpoint(
         # A second close does nothing, so the first source may be on the stack twice.
         for opened in contents.sources:
             undo.callback(opened.close)
+        omitted = omitted_names(contents)
+        if omitted and isinstance(contents.tree, dict):
+            contents.tree.update({name: contents.tree[other] for name, other in omitted.items()})
         state_dict = find_state_dict(contents.tree, key, likely)
         try:
             names = strip_prefixes(state_dict.tensors)
@@ -326,6 +342,7 @@ def open_checkpoint(
             what = f"has the same name as {second} once its prefix is stripped"
             raise MisfitError((file, first), what, "rename one of the two") from None
         checkpoint = Checkpoint(file, contents, state_dict, names, folder, packed, configured)
+        checkpoint.omitted = frozenset(omitted)
         # From here on, the checkpoint closes the files.
         undo.pop_all()
         return checkpoint

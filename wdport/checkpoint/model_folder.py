@@ -17,6 +17,7 @@ from typing import Final
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import checkpoint_in
 from wdport.checkpoint.faults import Fault
+from wdport.checkpoint.foreign import refuse_adapter, refuse_folder
 from wdport.checkpoint.regular_file import inside
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.strict_json import require_shallow, strict_json
@@ -56,10 +57,13 @@ class Folder:
 def open_folder(folder: Path) -> Folder:
     """Find the weights of ``folder`` and read its ``config.json``, which the caller closes."""
     names = sorted(os.listdir(folder))
+    refuse_adapter(names)
     # A folder that has weights itself is read as a model, even if it also describes a pipeline.
     if PIPELINE in names and not _has_weights(names):
         folder = _component(folder, names)
         names = sorted(os.listdir(folder))
+    if not _has_weights(names):
+        refuse_folder(names)
     experiment = None if _has_weights(names) else checkpoint_in(folder, names)
     weights = experiment or inside(folder, choose(names))
     if CONFIG not in names:
@@ -117,6 +121,7 @@ def choose(names: list[str]) -> str:
     shards = next((name for name in names if _SHARD.search(name)), None)
     if shards is not None:
         raise Fault(f"has shards such as {shards!r} but no index", "also copy the .index.json")
+    refuse_folder(names)
     raise Fault("is a directory without a checkpoint", "give the path of a checkpoint file")
 
 

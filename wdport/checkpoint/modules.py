@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from wdport.checkpoint.faults import LOAD_TRUSTED, NOT_WRITTEN_BY_TORCH, Fault
+from wdport.checkpoint.faults import DEQUANTIZE, LOAD_TRUSTED, NOT_WRITTEN_BY_TORCH, Fault
 from wdport.checkpoint.tensor import TensorRef
 from wdport.checkpoint.unloaded_object import GRAPH_MODULE, UnloadedObject
 from wdport.limits import MAX_DEPTH, MAX_MODULE_ENTRIES
@@ -83,6 +83,8 @@ class _ModuleWalk:
         # A shared module is legal and is entered again under its other name; only a module inside itself has no end.
         if id(node) in self.open:
             raise Fault("a module of the pickle contains itself", LOAD_TRUSTED)
+        if ".quantized." in f".{node.module}.":
+            raise Fault("is a quantized layer of torch, which is not read", DEQUANTIZE, prefix.removesuffix("."))
         self.open.add(id(node))
         tensors, children = self._script(node, prefix) if self.script else self._python(node, prefix)
         for name, leaf in tensors:

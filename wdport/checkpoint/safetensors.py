@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final, NamedTuple
 
-from wdport.checkpoint.faults import COPY_AGAIN, Fault
+from wdport.checkpoint.faults import COPY_AGAIN, OTHER_DTYPE, SCALED, Fault
 from wdport.checkpoint.source import Contents, Source, Span
 from wdport.checkpoint.strict_json import strict_prefix
 from wdport.checkpoint.tensor import SAFETENSORS, StorageRef, TensorRef, row_major, tensor_ref
@@ -23,6 +23,13 @@ from wdport.limits import MAX_ENTRY_BYTES, MAX_HEADER_BYTES, MAX_METADATA, MAX_M
 
 RESAVE: Final = "get the file from its author again: safetensors does not write this"
 METADATA: Final = "__metadata__"
+_UNREAD: Final = {
+    **dict.fromkeys(
+        ("F8_E4M3", "F8_E5M2", "F8_E4M3FNUZ", "F8_E5M2FNUZ", "F8_E8M0", "F6_E2M3", "F6_E3M2", "F4"), SCALED
+    ),
+    **dict.fromkeys(("U16", "U32", "U64"), OTHER_DTYPE),
+}
+"""Dtypes that safetensors writes and this reader does not read, with the advice."""
 
 # Possessive quantifiers (`*+`, `++`) never give back what they matched, so no header makes a pattern take quadratic
 # time.
@@ -211,6 +218,14 @@ def read_safetensors(source: Source) -> Contents:
     return Contents("safetensors", tensors, spans, [source], dict(header.metadata or {}))
 
 
+def omitted_names(contents: Contents) -> dict[str, str]:
+    """Return the names that ``safetensors.torch.save_model`` omitted, each with the name that it wrote: it writes one
+    name of a tensor that has several, and the others to the metadata."""
+    tensors = contents.tree if isinstance(contents.tree, dict) and contents.format == "safetensors" else {}
+    return {name: other for name, other in contents.metadata.items()
+            if isinstance(other, str) and other in tensors and name not in tensors and name != "format"}  # fmt: skip
+
+
 def _header(source: Source) -> tuple[TensorHeader, int]:
     """Return the header and the offset of the data."""
     if source.size < _LENGTH_BYTES:
@@ -225,7 +240,7 @@ def _tensor(entry: HeaderEntry) -> TensorRef:
     """Convert one header entry to a tensor."""
     dtype = SAFETENSORS.get(entry.tag)
     if dtype is None:
-        raise Fault(f"has dtype {entry.tag}, which is not read", RESAVE, entry.name)
+        raise Fault(f"has dtype {entry.tag}, which is not read", _UNREAD.get(entry.tag, RESAVE), entry.name)
     try:
         ref = tensor_ref(StorageRef(entry.name, dtype, prod(entry.shape)), 0, entry.shape, row_major(entry.shape))
     except Fault as fault:

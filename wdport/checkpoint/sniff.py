@@ -5,7 +5,8 @@ from __future__ import annotations
 import codecs
 from typing import Final
 
-from wdport.checkpoint.faults import COPY_AGAIN, NO_WEIGHTS, WEIGHTS_FILE, Fault
+from wdport.checkpoint.faults import AS_TENSORS, COPY_AGAIN, NO_WEIGHTS, WEIGHTS_FILE, Fault
+from wdport.checkpoint.foreign import refuse_file, refuse_pickle
 
 HEAD: Final = 1024
 """Bytes that suffice to detect every format below (tar has its magic at 257)."""
@@ -23,7 +24,7 @@ _MAGICS: Final = (
     (b"7z\xbc\xaf\x27\x1c", "a 7z archive", "unpack it first"),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file (Keras weights?), not a PyTorch checkpoint", "give the PyTorch checkpoint"),
     (b"GGUF", "a GGUF file", "give the PyTorch checkpoint that it was made from"),
-    (b"\x93NUMPY", "a numpy array", "give the PyTorch checkpoint"),
+    (b"\x93NUMPY", "a numpy array", AS_TENSORS),
     (b"PK\x05\x06", "an empty zip archive", COPY_AGAIN),
 )
 
@@ -43,6 +44,7 @@ def sniff(head: bytes, name: str) -> str:
     if not head:
         raise Fault("is empty", COPY_AGAIN)
     if head.startswith(b"PK\x03\x04"):
+        refuse_file(name)
         return "torch-zip"
     if head.startswith(_LEGACY_TORCH):
         return "torch-legacy"
@@ -51,6 +53,7 @@ def sniff(head: bytes, name: str) -> str:
     # After 8 bytes of length, a safetensors header is a JSON object.
     if head[8:9] == b"{" or name.endswith(".safetensors"):
         return "safetensors"
+    refuse_file(name)
     _refuse_weak_magic(head)
     raise Fault("is neither a PyTorch nor a safetensors file", WEIGHTS_FILE)
 
@@ -67,7 +70,7 @@ def refuse_foreign_zip(members: set[str]) -> None:
 def refuse_keras_or_numpy(members: list[str]) -> None:
     """Refuse the two kinds of zip archive that have no root folder."""
     if members and all(member.endswith(".npy") for member in members):
-        raise Fault("is a numpy .npz archive, not a PyTorch checkpoint", "give the PyTorch checkpoint")
+        raise Fault("is a numpy .npz archive, not a PyTorch checkpoint", AS_TENSORS)
     if "model.weights.h5" in members:
         raise Fault("is a Keras model, not a PyTorch checkpoint", "give the PyTorch checkpoint")
     if {"facts.json", "weights.bin"} <= set(members):
@@ -94,6 +97,7 @@ def _refuse_magic(head: bytes) -> None:
 def _refuse_weak_magic(head: bytes) -> None:
     """Refuse formats whose magic is short enough to occur by chance; checked last."""
     if head[0] == 0x80 and head[1:2] in (b"\x02", b"\x03", b"\x04", b"\x05"):
+        refuse_pickle(head)
         raise Fault("is a bare pickle, not a PyTorch checkpoint", WEIGHTS_FILE)
     # An ONNX protobuf: field 1 (ir_version) as a small varint, then another length-delimited field.
     if head[:1] == b"\x08" and 0 < int.from_bytes(head[1:2]) < 32 and head[2:3] in (b"\x12", b"\x1a", b"\x22", b"\x3a"):

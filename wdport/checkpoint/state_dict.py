@@ -1,12 +1,14 @@
 """Find the state_dict in the tree of a checkpoint, and convert its names to the network's, without the prefixes of
 wrappers.
 
-``torch.compile`` puts the component ``_orig_mod`` before the names of the module that it compiles, at any depth;
-``DistributedDataParallel`` and averaged models put ``module`` before all names. A prefix is removed only if every name
-has it: a partly wrapped file is ambiguous.
+``torch.compile``, ``FullyShardedDataParallel`` and activation checkpointing put a component of :data:`COMPONENTS`
+before the names of the module that they wrap, at any depth; ``DistributedDataParallel`` and averaged models put
+``module`` before all names. A prefix is removed only if every name has it: a partly wrapped file is ambiguous.
 
 A state_dict is a flat table of name to tensor, or a whole module that has one. It is the whole file, or it is stored
 under a key next to epochs, optimizer states and the like. If there are several candidates, the caller must choose.
+It may be in tables within tables, as Megatron writes it, or in tables of the parts of one model, such as ``encoder``
+and ``decoder``: their names are then joined with dots.
 """
 
 from __future__ import annotations
@@ -16,15 +18,29 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from wdport.checkpoint.faults import DROP_ENTRY, LOAD_TRUSTED, NO_WEIGHTS, OTHER_DTYPE, RENAME, RENAME_TEXT, Fault
+from wdport.checkpoint.faults import (
+    AS_TENSORS,
+    DROP_ENTRY,
+    LOAD_TRUSTED,
+    NO_WEIGHTS,
+    NOT_WRITTEN_BY_TORCH,
+    OTHER_DTYPE,
+    RENAME,
+    RENAME_TEXT,
+    SPLIT_COMPLEX,
+    Fault,
+)
+from wdport.checkpoint.foreign import foreign_tensors
 from wdport.checkpoint.modules import MAX_TENSOR_NAME, is_module, is_script, walk_module
 from wdport.checkpoint.tensor import NUMPY, StorageRef, TensorRef
 from wdport.checkpoint.unloaded_object import UnloadedObject
 from wdport.errors import printable
+from wdport.limits import MAX_TENSORS
 
 _COUNTER: Final = "n_averaged"
-_COMPILED: Final = "_orig_mod"
-_WRAPPERS: Final = ("module.", f"{_COMPILED}.")
+COMPONENTS: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_fpw_module")
+"""Attributes in which wrappers keep their module; :data:`wdport.recorder.COMPONENTS` are the same."""
+_WRAPPERS: Final = ("module.", *(f"{component}." for component in COMPONENTS))
 
 
 class NameCollision(Exception):
@@ -64,7 +80,7 @@ def strip_prefixes(stored: Iterable[str]) -> NetworkNames:
             break
         names = {name: short[len(prefix) :] for name, short in names.items()}
         prefixes.append(prefix)
-    # Only now: a `_orig_mod` that all names begin with is an outer prefix, and is already gone.
+    # Only now: a wrapper that all names begin with is an outer prefix, and is already gone.
     inner = _inner_places(names)
     return NetworkNames({name: _without(short, inner) for name, short in names.items()}, (*prefixes, *inner), ignored)
 
@@ -81,17 +97,19 @@ def _shared_prefix(names: dict[str, str]) -> str | None:
 
 
 def _inner_places(names: dict[str, str]) -> list[str]:
-    """Return every ``parent._orig_mod.`` inside the names; all names below such a parent must contain it."""
-    places = dict.fromkeys(
-        head for short in names.values() for head in _heads(short) if head.endswith(f".{_COMPILED}.")
-    )
-    parents = {place.removesuffix(f"{_COMPILED}.") for place in places}
+    """Return every ``parent._orig_mod.`` inside the names, or that of another wrapper; all names below such a parent
+    must contain it."""
+    places: dict[str, str] = {}
+    for short in names.values():
+        for head, deeper in pairwise(_heads(short)):
+            if deeper[len(head) : -1] in COMPONENTS:
+                places.setdefault(head, deeper)
     for short in names.values():
         for head, deeper in pairwise([*_heads(short), short]):
-            if head in parents and deeper != f"{head}{_COMPILED}.":
+            if head in places and deeper != places[head]:
                 below = {name: path[len(head) :] for name, path in names.items() if path.startswith(head)}
-                _refuse_mixture(below, f"{_COMPILED}.")
-    return list(places)
+                _refuse_mixture(below, places[head][len(head) :])
+    return list(places.values())
 
 
 def _heads(short: str) -> list[str]:
@@ -103,8 +121,8 @@ def _without(short: str, places: list[str]) -> str:
     if not places:
         return short
     parts = short.split(".")
-    # The last part is the tensor's own name, never a wrapper: torch.compile wraps modules.
-    return ".".join([part for part in parts[:-1] if part != _COMPILED] + parts[-1:])
+    # The last part is the tensor's own name, never a wrapper, which has modules.
+    return ".".join([part for part in parts[:-1] if part not in COMPONENTS] + parts[-1:])
 
 
 def _refuse_mixture(names: dict[str, str], prefix: str) -> None:
@@ -126,6 +144,13 @@ _KNOWN_KEYS: Final = (
 )  # fmt: skip
 """Keys under which training programs keep a state_dict: Lightning, Fabric, and hand-written loops."""
 
+_PARTS: Final = frozenset({
+    "encoder", "decoder", "backbone", "neck", "head", "body", "stem", "trunk", "embedding", "embeddings", "embedder",
+    "language_model", "vision_model", "text_model", "transformer", "classifier", "projector", "projection", "quantizer",
+    "quantize", "bottleneck", "pooler", "lm_head", "feature_extractor", "output_layer", "vocoder", "prior",
+})  # fmt: skip
+"""Keys under which programs keep the parts of one model; two of them are not alternatives."""
+
 _SHOWN: Final = 6
 
 
@@ -144,6 +169,8 @@ class StateDict:
     """The table or module in the tree."""
     not_read: tuple[str, ...]
     """Parts of a module that were left out."""
+    parts: tuple[str, ...] = ()
+    """Keys of tables whose names were joined with dots, outermost only."""
 
 
 EMA, RAW = "ema", "raw"
@@ -164,21 +191,26 @@ def find_state_dict(tree: object, key: str | None, likely: str | None = None) ->
     if key is None or (key in (EMA, RAW) and key not in tree):
         key = _only_candidate(tree, key or likely)
     if key is None:
-        return _state_dict_of("bare", None, tree, {}, ())
+        parts = _parts_of(tree)
+        others = {str(name): value for name, value in tree.items() if name not in parts} if parts else {}
+        _check_keys(tree if parts else None)
+        return _state_dict_of("fabric" if parts else "bare", None, parts or tree, _scalars(others), tuple(others))
     path = _lookup(tree, key)
     value = path[-1][1] if path else None
-    if not _is_state(value):
+    if not (_is_state(value) or _is_nested(value)):
         if isinstance(value, UnloadedObject):
             raise Fault(f"key {key!r} {_object(value)}", LOAD_TRUSTED)
         raise Fault(f"key {key!r} holds no state_dict; {_candidates_text(tree)}", _pick(tree))
     others = {str(name): beside for name, beside in tree.items() if name != path[0][0]}
-    scalars = (str, int, float, bool, type(None))
-    metadata: dict[str, object] = {name: beside for name, beside in others.items() if isinstance(beside, scalars)}
     lightning = key == "state_dict" and "pytorch-lightning_version" in tree
     layout = "module" if isinstance(value, UnloadedObject) else "lightning" if lightning else "fabric"
     for table in (tree, *(step for _, step in path[:-1])):
         _check_keys(table)
-    return _state_dict_of(layout, key, value, metadata, tuple(others))
+    return _state_dict_of(layout, key, value, _scalars(others), tuple(others))
+
+
+def _scalars(entries: Mapping[str, object]) -> dict[str, object]:
+    return {name: value for name, value in entries.items() if isinstance(value, (str, int, float, bool, type(None)))}
 
 
 def _state_dict_of(
@@ -187,7 +219,8 @@ def _state_dict_of(
     """Return ``node`` as a state_dict with checked tensors."""
     if not isinstance(node, UnloadedObject):
         leaves = node if isinstance(node, dict) else {}
-        return StateDict(layout, key, _tensors(leaves), metadata, others, node, ())
+        parts = [name for name, value in leaves.items() if _is_nested(value)]
+        return StateDict(layout, key, _tensors(_joined(leaves)), metadata, others, node, (), tuple(map(str, parts)))
     walked = walk_module(node)
     if not walked.leaves:
         kind = "TorchScript module (frozen?)" if is_script(node) else f"module of {node.described}"
@@ -204,7 +237,12 @@ def _only_candidate(tree: dict[object, object], requested: str | None) -> str | 
         if _is_state(value):
             keys.append(name)
         elif isinstance(value, dict):
-            keys += [f"{name}.{inner}" for inner in _KNOWN_KEYS if _is_state(value.get(inner))]
+            inner_keys = [inner for inner in _KNOWN_KEYS if _is_state(value.get(inner))]
+            # Tables of one model, as Megatron writes them, or several state_dicts.
+            nested = _is_nested(value) and _PARTS.issuperset(inner_keys)
+            keys += [name] if nested else [f"{name}.{inner}" for inner in inner_keys]
+    if requested is None and _PARTS.issuperset(keys) and _parts_of(tree):
+        return None
     # A copy of the weights under an unknown key, such as "shadow", is a candidate: which one is meant must be asked.
     if len(keys) == 1:
         keys += _copies(tree, keys[0])
@@ -227,7 +265,55 @@ def _only_candidate(tree: dict[object, object], requested: str | None) -> str | 
         if requested == EMA:
             raise Fault(f"has no {EMA} weights: it is itself a state_dict", "leave out `--key`")
         return None
+    if any(_is_array(leaf) for table in (tree, *tree.values()) if isinstance(table, dict) for leaf in table.values()):
+        raise Fault("holds numpy arrays, not tensors", AS_TENSORS)
     raise Fault(f"has no state_dict; {_candidates_text(tree)}", _pick(tree))
+
+
+def _is_array(leaf: object) -> bool:
+    """Whether a leaf is an array of numpy; numbers of numpy are not."""
+    return (
+        isinstance(leaf, UnloadedObject)
+        and leaf.module.startswith("numpy")
+        and leaf.name in ("_reconstruct", "_frombuffer")
+    )
+
+
+def _parts_of(tree: dict[object, object]) -> dict[str, object]:
+    """Return the tables of the parts of one model, and the tensors next to them; empty if there are fewer than two."""
+    tables = {name: value for name, value in tree.items() if isinstance(name, str) and _is_nested(value)}
+    if len(_PARTS.intersection(tables)) < 2 or any(map(_is_average, tables)):
+        return {}
+    return {name: value for name, value in tree.items()
+            if isinstance(name, str) and (name in tables or isinstance(value, TensorRef))}  # fmt: skip
+
+
+def _is_nested(value: object) -> bool:
+    """Whether a value is a table, or tables within tables, of nothing but tensors."""
+    if not isinstance(value, dict) or not value:
+        return False
+    return all(isinstance(name, str) and (_is_tensor(leaf) or _is_nested(leaf)) for name, leaf in value.items())
+
+
+def _joined(table: Mapping[object, object]) -> dict[object, object]:
+    """Return the leaves of tables within tables, by their names joined with dots."""
+    joined: dict[object, object] = {}
+    pending = [(name, value) for name, value in reversed(table.items())]
+    while pending:
+        name, value = pending.pop()
+        if _is_nested(value) and isinstance(value, dict):
+            pending += [(f"{name}.{inner}", leaf) for inner, leaf in reversed(value.items())]
+        elif name in joined:
+            raise Fault("has the same name as another tensor once names are joined with dots", RENAME_TEXT, str(name))
+        else:
+            joined[name] = value
+        if len(joined) + len(pending) > MAX_TENSORS:
+            raise Fault(f"more than {MAX_TENSORS} tensors", NOT_WRITTEN_BY_TORCH)
+    return joined
+
+
+def _is_tensor(value: object) -> bool:
+    return isinstance(value, TensorRef) or (isinstance(value, UnloadedObject) and bool(value.reason))
 
 
 def _is_average(key: str) -> bool:
@@ -245,9 +331,7 @@ def _copies(tree: dict[object, object], key: str) -> list[str]:
 
 def _is_state(value: object) -> bool:
     if isinstance(value, dict):
-        return any(
-            isinstance(leaf, TensorRef) or (isinstance(leaf, UnloadedObject) and leaf.reason) for leaf in value.values()
-        )
+        return any(map(_is_tensor, value.values()))
     return is_module(value)
 
 
@@ -306,10 +390,15 @@ def _tensors(table: Mapping[object, object] | Mapping[str, object]) -> dict[str,
             raise Fault(f"a tensor's name has {len(name)} characters", RENAME_TEXT)
         if isinstance(leaf, UnloadedObject) and leaf.reason:
             raise Fault(leaf.reason, leaf.fix, name)
+        if _is_array(leaf):
+            raise Fault("its state_dict entry is a numpy array, not a tensor", AS_TENSORS, name)
         if not isinstance(leaf, TensorRef):
+            if fault := foreign_tensors([name]):
+                raise fault
             raise Fault(f"its state_dict entry is {_kind(leaf)}, not a tensor", DROP_ENTRY, name)
         if leaf.dtype not in NUMPY:
-            raise Fault(f"has dtype {leaf.dtype}, which is not read", OTHER_DTYPE, name)
+            complex_fix = SPLIT_COMPLEX if leaf.dtype.startswith("complex") else OTHER_DTYPE
+            raise Fault(f"has dtype {leaf.dtype}, which is not read", complex_fix, name)
         tensors[name] = leaf
     return tensors
 

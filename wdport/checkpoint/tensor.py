@@ -28,17 +28,17 @@ NUMPY: Final = {
     "int8": "|i1",
     "uint8": "|u1",
     "bool": "|u1",
+    "complex64": "<c8",
+    "complex128": "<c16",
 }
 """The little-endian numpy type of the stored bytes of each supported dtype.
 
 numpy has no bfloat16, so its bits are read as uint16; the bytes of a bool are checked to be 0 or 1
-before conversion.
+before conversion. Complex tensors are read, but no rule converts them.
 """
 
 ITEMSIZE: Final = {
     **{dtype: int(kind[2:]) for dtype, kind in NUMPY.items()},
-    "complex128": 16,
-    "complex64": 8,
     "complex32": 4,
     "quint8": 1,
     "qint8": 1,
@@ -73,7 +73,7 @@ TORCH_STORAGES: Final = {
 }
 """Storage classes of module ``torch`` that a persistent id may name."""
 
-TORCH_DTYPES: Final = frozenset({*NUMPY, "complex128", "complex64", "complex32"})
+TORCH_DTYPES: Final = frozenset({*NUMPY, "complex32"})
 """``torch.<name>`` objects that may occur in a file as inert constants, for instance among options."""
 
 SAFETENSORS: Final = {
@@ -87,6 +87,7 @@ SAFETENSORS: Final = {
     "I8": "int8",
     "U8": "uint8",
     "BOOL": "bool",
+    "C64": "complex64",
 }
 """Tags of the safetensors header."""
 

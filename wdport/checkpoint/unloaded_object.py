@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from wdport.checkpoint.faults import ASK_FOR_TENSORS, GATHER, LOAD_AND_SAVE, OTHER_DTYPE, Fault
+from wdport.checkpoint.faults import ASK_FOR_TENSORS, GATHER, LOAD_AND_SAVE, OTHER_DTYPE, SCALED, Fault
 
 Form = Literal["name", "object", "call", "key"]
 
@@ -58,7 +58,7 @@ _SHARD: Final = ("one shard of a distributed tensor, which is not read", GATHER)
 _DEVICE: Final = ("a tensor of another device, saved through numpy, which is not read", LOAD_AND_SAVE)
 
 _TENSORS: Final = {
-    "_rebuild_tensor_v3": ("a tensor of a dtype that is not read (uint16 to uint64, float8, ...)", OTHER_DTYPE),
+    "_rebuild_tensor_v3": ("a tensor of a dtype that is not read (uint16 to uint64, float8, ...)", SCALED),
     "_rebuild_qtensor": _QUANTIZED,
     "_rebuild_sparse_tensor": _SPARSE,
     "_rebuild_sparse_csr_tensor": _SPARSE,

@@ -9,14 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wdport.checkpoint import Checkpoint, open_checkpoint
-from wdport.conversion.prepare import (
-    Settings,
-    leave_out_head,
-    planned_from,
-    source_of,
-    use_new_names,
-    user_configuration,
-)
+from wdport.conversion.prepare import Settings, adapt_names, planned_from, source_of, user_configuration
 from wdport.conversion.values import ValueFinding, find_unusual_values
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import find_family, own_model
@@ -139,7 +132,7 @@ def _with_checkpoint(
 ) -> Check:
     """Add the coverage and, if ``planned``, the plan and the unusual ``values`` among the moved tensors."""
     table = check.table
-    notes = [*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table)]
+    notes = [*adapt_names(checkpoint, table)]
     # A user's own model has no features; those of a family are known only from its configuration, that is, with a plan.
     features = frozenset[str]() if table.family == CUSTOM else None
     if planned:

@@ -18,6 +18,8 @@ from typing import Any
 import numpy as np
 
 from wdport.checkpoint import Checkpoint, open_checkpoint
+from wdport.checkpoint.faults import SPLIT_COMPLEX
+from wdport.checkpoint.foreign import foreign_tensors
 from wdport.checkpoint.model_folder import read_adjacent, read_config
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.tensor import HALF_ROUNDING
@@ -30,6 +32,7 @@ from wdport.mapping.names import PatternIndex
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.strict_yaml import load_yaml, read_yaml
 from wdport.mapping.table import Table, choose_table, load_table
+from wdport.mapping.ties import needed_names
 from wdport.model import Array, ConfigurationSource, Constant, Resolved, Signature, Stated
 from wdport.options import PathText
 
@@ -67,16 +70,18 @@ def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
 
 
 def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
-    """Rename modules that have a former name in the table; return a sentence about it, or nothing.
+    """Rename modules and tensors that have a former name in the table; return a sentence about it, or nothing.
 
     A tensor keeps its old name, which no row claims, if another tensor already has the new one.
     """
     formerly = [pair for row in table.taps for pair in row.formerly]
     index, renamed = PatternIndex(was for was, _ in formerly), dict[str, str]()
     for name in checkpoint.tensors:
-        module, _, last = name.rpartition(".")
-        for position, indices in index.find(module):
-            now = f"{formerly[position][1].format(indices)}.{last}"
+        module, dot, last = name.rpartition(".")
+        # The name of a tensor, such as gamma, or that of a submodule, whose tensors keep their last part.
+        for position, indices, rest in [*((*hit, "") for hit in index.find(name)),
+                                        *((*hit, dot + last) for hit in index.find(module))]:  # fmt: skip
+            now = f"{formerly[position][1].format(indices)}{rest}"
             if now not in checkpoint.tensors and now not in renamed.values():
                 renamed[name] = now
     if not renamed:
@@ -84,6 +89,36 @@ def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
     checkpoint.give_names(renamed)
     first, now = next(iter(renamed.items()))
     return (f"{len(renamed)} tensors have former names and are renamed, such as {first} to {now}",)
+
+
+def use_ties(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
+    """Give a tied tensor the name that the table ties it to, if the file leaves that name out; return sentences about
+    it."""
+    # A file of safetensors.torch.save_model states all names of a tensor; the table need not have rows for all of them.
+    index = PatternIndex(pattern for row in table.rows for pattern in row.torch)
+    stated = [name for name, info in checkpoint.tensors.items() if info.stored_name in checkpoint.omitted]
+    checkpoint.forget([name for name in stated if not index.find(name)])
+    # Whether a row with a feature applies is known only from the configuration.
+    rows = [row for row in table.rows if row.when is None]
+    names = needed_names(rows, checkpoint.tensors)
+    for name, present in names.items():
+        checkpoint.also_name(present, name)
+    return tuple(f"{name} is not in the file; the table ties it to {present}" for name, present in names.items())
+
+
+def adapt_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
+    """Rename the checkpoint's tensors as the table names them; return sentences about it."""
+    steps = (leave_out_head, use_new_names, use_ties)
+    parts = checkpoint.parts
+    joined = f"names are joined with dots: the file has a table for {_listed(parts)}" if parts else ""
+    return (*filter(None, [joined]), *(note for step in steps for note in step(checkpoint, table)))
+
+
+def _listed(parts: Sequence[str]) -> str:
+    return ", ".join(parts[:_SHOWN]) + (", ..." if len(parts) > _SHOWN else "")
+
+
+_SHOWN = 4
 
 
 _MOVE = "correct it, or move it out of the folder"
@@ -188,11 +223,23 @@ def prepared_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
 def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
     """Plan without comparing the checked tables: only tensor headers are read, and what a family needs to determine its
     configuration."""
-    if settings.mapping:
-        table = load_table(Path(settings.mapping))
-    else:
-        table = choose_table(checkpoint.tensors, checkpoint.path)
-    notes = [*leave_out_head(checkpoint, table), *use_new_names(checkpoint, table)]
+    table = load_table(Path(settings.mapping)) if settings.mapping else None
+    try:
+        table = table or choose_table(checkpoint.tensors, checkpoint.path)
+        return _planned_from(checkpoint, settings, table)
+    except MisfitError as error:
+        index = PatternIndex(pattern for row in table.rows for pattern in row.torch) if table else None
+        if kind := foreign_tensors(name for name in checkpoint.tensors if not (index and index.find(name))):
+            raise MisfitError(checkpoint.path, kind.what, kind.fix, error.details) from None
+        if checkpoint.parts:
+            fix = f"correct the table, or give one part of the file with `--key`: {_listed(checkpoint.parts)}"
+            raise MisfitError(error.where, error.what, fix, error.details) from None
+        raise
+
+
+def _planned_from(checkpoint: Checkpoint, settings: Settings, table: Table) -> Prepared:
+    notes = [*adapt_names(checkpoint, table)]
+    _require_real(checkpoint, table)
     family = settings.own or family_of(table, settings.model, settings.reference, settings.inputs)
     if settings.mapping:
         # First: building a user's model may take long, and its message would not name the table.
@@ -207,6 +254,15 @@ def planned_from(checkpoint: Checkpoint, settings: Settings) -> Prepared:
         variables = family.variables(resolved.config)
     plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
     return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables, tuple(notes))
+
+
+def _require_real(checkpoint: Checkpoint, table: Table) -> None:
+    """Refuse a complex tensor that the table does not drop: no rule converts it."""
+    dropped = PatternIndex(pattern for row in table.rows if row.drop is not None for pattern in row.torch)
+    for name, info in checkpoint.tensors.items():
+        if info.dtype.startswith("complex") and not dropped.find(name):
+            what = f"has dtype {info.dtype}, which no row converts"
+            raise InputError((checkpoint.path, name), what, SPLIT_COMPLEX)
 
 
 def _require_its_model(table: Table, checkpoint: Checkpoint) -> None:

@@ -8,11 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from wdport.checkpoint import open_checkpoint
-from wdport.conversion.prepare import leave_out_head, source_of
+from wdport.conversion.prepare import adapt_names, source_of
 from wdport.errors import UsageError
 from wdport.families.registry import own_model
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Row
+from wdport.mapping.ties import omitted_names
 from wdport.model import Array
 from wdport.options import PathText
 from wdport.recorder import Input
@@ -58,7 +59,8 @@ def recordable(
         raise UsageError(family.table.path, "does not name the PyTorch model", fix)
     rows, declared = family.table.rows, family.told()
     with open_checkpoint(Path(checkpoint), key=key) as opened:
-        notes = leave_out_head(opened, family.table)
+        notes = adapt_names(opened, family.table)
+        omitted = omitted_names((row for row in rows if row.when is None), opened.tensors)
 
         def matched(rows: Iterable[Row]) -> tuple[str, ...]:
             patterns = [pattern for row in rows for pattern in row.torch]
@@ -71,11 +73,11 @@ def recordable(
         return Recordable(
             family.reference,
             declared,
-            {name: opened.read(name) for name in opened.tensors},
+            {name: opened.read(omitted.get(name, name)) for name in (*opened.tensors, *omitted)},
             family.arguments(source_of(opened), {}),
             matched(row for row in rows if row.combine),
             tuple(row.torch for row in family.table.taps),
             notes,
-            matched(row for row in rows if row.drop is not None),
+            (*matched(row for row in rows if row.drop is not None), *omitted),
             {**{name: name for name in moved}, **{name: same for name, same in ties.items() if same in moved}},
         )

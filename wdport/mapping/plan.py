@@ -52,7 +52,19 @@ def make_plan(
     if faults:
         only = len(faults) == len(draft.unexpected)
         return Misfits(faults, draft.sized, tuple(draft.unexpected) if only else ())
-    return Plan(table, tuple(draft.moves), draft.checks, draft.drops, draft.ties)
+    return Plan(table, tuple(draft.moves), draft.checks, draft.drops, _rooted(draft.ties))
+
+
+def _rooted(ties: Mapping[str, str]) -> dict[str, str]:
+    """Return every tied tensor with the last one of its chain: of c = b and b = a, both are tied to a."""
+    roots = dict[str, str]()
+    for name, same in ties.items():
+        passed = {name}
+        while same in ties and same not in passed:
+            passed.add(same)
+            same = ties[same]
+        roots[name] = same
+    return roots
 
 
 @dataclass

@@ -157,7 +157,7 @@ def _names(fields: YamlFields, kind: Kind | None) -> dict[str, str]:
 def _formerly(
     fields: YamlFields, torch: NamePattern, names: Mapping[str, str]
 ) -> tuple[tuple[NamePattern, NamePattern], ...]:
-    """Return old names of submodules, each with its current name."""
+    """Return old names of submodules and tensors, each with its current name."""
     renamings = []
     for name, was in fields.formerly().items():
         if name not in names:

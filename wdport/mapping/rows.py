@@ -95,7 +95,7 @@ class TapRow:
         when: a feature without which the row does not apply.
         sizes: sizes of axes that no shape determines.
         flatten: the order of the features that were flattened before the layer, PyTorch's to Keras's.
-        formerly: submodules by their names in old files, and by their current names.
+        formerly: submodules and tensors by their names in old files, and by their current names.
         stack: the paths of the Keras layers that correspond to one PyTorch module of several layers; the last is
             compared.
         file: the included table that contains the row; empty for the table itself.

@@ -51,8 +51,8 @@ class LayerRow(TypedDict, total=False):
         "Last parts of the PyTorch tensors' names, by the kind's names for the tensors, where the two differ: `{query: "
         "to_q}`.")]  # fmt: skip
     formerly: Annotated[dict[str, Within], Meta(min_length=1), about(
-        "Former names of submodules, by the kind's names for them: `{out: proj_attn}`. Tensors with a former name are "
-        "read under the current name.")]  # fmt: skip
+        "Former names of submodules or tensors, by the kind's names for them: `{out: proj_attn}`, `{weight: gamma, "
+        "bias: beta}`. Tensors with a former name are read under the current name.")]  # fmt: skip
     flatten: Annotated[Axes, about(
         "Order of the axes that were flattened before the layer, in PyTorch and in Keras: `c h w -> h w "
         "c`.")]  # fmt: skip

@@ -30,6 +30,7 @@ from wdport.families.roles import KeptByKeras, Referenced
 from wdport.files.model_files import read_variables
 from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.mapping.plan import Move
+from wdport.mapping.ties import omitted_names
 from wdport.model import Array, KerasModel, Signature
 from wdport.recorder import CASES, LONGEST, Input, Subject, build, checked_inputs, highest_precision, lifted, run
 
@@ -94,7 +95,8 @@ def source_tensors(prepared: Prepared, converted: Converted) -> dict[str, Array]
             what = f"{move.targets[0]} is a computed variable rounded to {dtype}, which no reference reproduces"
             raise MisfitError(converted.path, what, "verify a float32 conversion of the checkpoint")
         if dtype is not None:
-            tensors |= {name: rounded_values(tensors[name], dtype) for name in move.sources}
+            tied = [name for name, same in prepared.plan.ties.items() if same in move.sources]
+            tensors |= {name: rounded_values(tensors[name], dtype) for name in (*move.sources, *tied)}
     return tensors
 
 
@@ -269,10 +271,15 @@ def user_reference(
     :class:`MisfitError` if they do not fit."""
     signature = prepared.family.signature(prepared.config)
     with translated():
-        state = rounded or {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors}
+        state = dict(rounded or {name: prepared.checkpoint.read(name) for name in prepared.checkpoint.tensors})
+        features = prepared.family.features(prepared.config)
+        rows = [row for row in prepared.table.rows if row.when is None or row.when in features]
+        omitted = omitted_names(rows, state)
+        state |= {name: state[present] for name, present in omitted.items()}
         arguments = getattr(prepared.config, "arguments", {})
         plan, path = prepared.plan, str(prepared.checkpoint.path)
-        subject = build(target, path, key, state, arguments, plan.drops, plan.carried)
+        subject = build(target, path, key, state, arguments, {*plan.drops, *omitted}, plan.carried)
+    _require_names(target, prepared, subject)
     # A factory that loads the checkpoint itself would undo the rounding.
     for name, tensor in subject.modules["float32"].state_dict().items() if rounded else ():
         if name in state and not np.array_equal(tensor.numpy(), state[name].astype(np.float32), equal_nan=True):
@@ -285,6 +292,17 @@ def user_reference(
     turned = _turned(signature.inputs, drawn, subject.modules["float64"]) if drawn else ()
     notes = [*subject.notes, *_left_out(subject, drawn)]
     return Live(subject.modules, subject.make_inputs, notes, target, drawn, turned, subject.shifts)
+
+
+def _require_names(target: str, prepared: Prepared, subject: Subject) -> None:
+    """Refuse a factory that loads a vector of the file under another name: the two sides would get different shifts."""
+    names, plan = subject.tensors.keys(), prepared.plan
+    moved = {name for move in plan.moves for name in move.sources}
+    others = names - moved - {*plan.ties, *plan.drops, *plan.checks}
+    lost = [name for name in moved - names if len(prepared.checkpoint.tensors[name].shape) == 1]
+    if lost and any(len(subject.tensors[name].shape) == 1 for name in others):
+        what = f"has no {min(lost)}, which the table moves"
+        raise MisfitError(target, what, "name its own tensors in the table, and those of the file under `formerly`")
 
 
 def _left_out(subject: Subject, drawn: Sequence[Input]) -> Iterator[str]:

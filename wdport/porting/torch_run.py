@@ -103,8 +103,7 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     except (Exception, SystemExit) as error:
         raise MisfitError(target, f"raises {recorder.one_line(error)}", "correct the function") from error
     module = built[0] if isinstance(built, tuple) and built else built
-    # torch.compile wraps a module.
-    module = getattr(module, "_orig_mod", module)
+    module = recorder.unwrapped(module)
     if not isinstance(module, nn.Module):
         raise MisfitError(target, f"gives a {type(module).__name__}, not a torch.nn.Module", "return the model")
     # Twice in float64: `lifted` for what the function computes, `double` for parameters that it was given.
