@@ -29,6 +29,7 @@ from keras.src.backend.jax import nn
 from keras.src.initializers.random_initializers import RandomInitializer
 from keras.src.models.functional import Functional
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
+from keras.src.saving.serialization_lib import ObjectSharingScope
 
 from wdport.errors import UsageError
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
@@ -80,6 +81,12 @@ def _changed(change: Callable[[T], object], before: T, value: T) -> Iterator[Non
 def layer_dtype(policy: keras.DTypePolicy) -> AbstractContextManager[None]:
     """Create layers inside the context with ``policy``: Keras would use the global one, not the model's."""
     return _changed(keras.config.set_dtype_policy, keras.config.dtype_policy(), policy)
+
+
+def deserialized(document: dict[str, Any]) -> KerasModel:
+    """The model of a description that Keras has written, not compiled."""
+    with ObjectSharingScope():  # for layers that others refer to
+        return keras.saving.deserialize_keras_object({**document, "compile_config": None})
 
 
 def set_variable(variable: KerasVariable, array: Array) -> None:

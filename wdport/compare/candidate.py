@@ -15,7 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 from typing import cast as cast_to
 
@@ -29,7 +28,7 @@ from wdport.compare.measure import relative_l2
 from wdport.compare.probe import Probe, stateless_call, tensors
 from wdport.compare.programs import TRACING, CompiledProgram, compared_numbers, program_text
 from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64, layers_by_path, variable_values, variables_by_path
+from wdport.keras_runtime import exact_float64, layers_by_path, variable_values
 from wdport.mapping.rows import Table
 from wdport.model import Array, KerasModel, Signature
 
@@ -68,28 +67,6 @@ class PlainUse:
         error = _error(outputs, still[0])
         text = f"the model is off by {error:.1e} on the first inputs after others: it keeps something of earlier calls"
         return [] if error <= LOGIC else [fact(text)]
-
-
-def error_of_another(model: KerasModel, other: KerasModel, inputs: tuple[Array, ...]) -> float:
-    """The largest relative error of the outputs of ``other``, with the values of ``model``'s variables, both in
-    float32; 0 if the two are the same program."""
-    held, paths = variables_by_path(model), {id(variable): path for path, variable in variables_by_path(other).items()}
-    # The state of a random generator has no path, and no effect in evaluation mode.
-    values = [[held.get(paths.get(id(variable), ""), variable).value for variable in group]
-              for group in (other.trainable_variables, other.non_trainable_variables)]  # fmt: skip
-
-    def run(which: KerasModel, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...]) -> Any:
-        return tensors(stateless_call(which, trainable, fixed, inputs)[0])
-
-    sides = ((model, *variable_values(model), inputs), (other, *values, inputs))
-    with jax.default_matmul_precision("highest"), TRACING:
-        programs = [jax.make_jaxpr(partial(run, side[0]))(*side[1:]) for side in sides]
-        texts = [program_text(program.jaxpr) for program in programs]
-        constants = [list(map(np.asarray, program.consts)) for program in programs]
-        if texts[0] == texts[1] and all(map(np.array_equal, *constants)):
-            return 0.0
-        first, second = ([np.asarray(output) for output in run(*side)] for side in sides)
-    return _error(second, first)
 
 
 @contextmanager

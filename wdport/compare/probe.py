@@ -344,6 +344,18 @@ def stateless_call(
     return output, list(after)
 
 
+def training_call(
+    model: KerasModel, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
+) -> tuple[object, list[jax.Array], list[jax.Array]]:
+    """Run a model in training mode, as `fit` does; return the output, the values of the variables ``fixed`` afterwards,
+    and the penalties of regularizers."""
+    # Layers are in training mode only if the model's call has, and passes on, the argument.
+    mode = {"training": True} if model._call_has_training_arg else {}
+    arguments = model_arguments(model, inputs)
+    output, after, penalties = model.stateless_call(trainable, fixed, *arguments, **mode, return_losses=True)
+    return output, list(after), list(penalties)
+
+
 def model_arguments(model: KerasModel, inputs: Sequence[object]) -> tuple[object, ...]:
     """Arguments for a model's call: a single input, or several as one list or as separate arguments."""
     if len(inputs) == 1:

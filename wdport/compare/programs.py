@@ -27,6 +27,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from wdport.jax_settings import Option, known_options, weakly
+from wdport.model import Array
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -175,6 +176,17 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def program_text(program: Jaxpr) -> str:
     """A traced program as text, without addresses, by which alone two traces of the same code differ."""
     return _ADDRESS.sub("", str(program))
+
+
+def constants(program: ClosedJaxpr) -> Iterator[Array]:
+    """Yield the arrays that a traced program holds, also in the programs that it calls; its text does not have them."""
+    for constant in program.consts:
+        is_key = jnp.issubdtype(jnp.result_type(constant), jax.dtypes.prng_key)
+        yield np.asarray(jax.random.key_data(constant) if is_key else constant)
+    for equation in program.jaxpr.eqns:
+        for inner in jax.tree.leaves(list(equation.params.values())):
+            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
+                yield from constants(inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, []))
 
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")

@@ -6,11 +6,14 @@ whose names are only quoted.
 
 from __future__ import annotations
 
+import json
 import warnings
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import keras
 import numpy as np
@@ -20,9 +23,10 @@ from wdport.checkpoint.error_context import located
 from wdport.compare.probe import model_arguments
 from wdport.compare.programs import TRACING
 from wdport.errors import MisfitError, WdportError, error_of
-from wdport.files.keras_file import open_weights, quiet_hdf5
+from wdport.files.keras_file import CONFIG, open_weights, quiet_hdf5
 from wdport.keras_runtime import (
     default_float,
+    deserialized,
     exact_float64,
     first_line,
     fresh_names,
@@ -103,6 +107,28 @@ def read_saved(target: str, model: KerasModel, path: Path) -> dict[str, Array]:
         what = f"Keras does not load it into {target} ({type(error).__name__})"
         raise MisfitError(path, what, "convert the checkpoint again") from error
     return {name: np.asarray(variable.value) for name, variable in variables_by_path(model).items()}
+
+
+def saved_model(path: Path, dtype: str) -> KerasModel:
+    """The model that Keras builds from a ``.keras`` file, with ``dtype`` in place of float32; raises what the user's
+    code raises. Its weights are those of the file in float32 alone."""
+    with _policy(dtype):
+        if dtype == "float32":
+            return keras.saving.load_model(path, compile=False)
+        with zipfile.ZipFile(path) as archive:
+            return deserialized(_retyped(json.loads(archive.read(CONFIG)), dtype))
+
+
+def _retyped(value: Any, dtype: str) -> Any:
+    """A description with this dtype in place of float32: of policies, inputs and layers."""
+    if isinstance(value, list):
+        return [_retyped(element, dtype) for element in value]
+    if not isinstance(value, dict):
+        return value
+    if value.get("class_name") == "DTypePolicy" and value.get("config") == {"name": "float32"}:
+        return {**value, "config": {"name": dtype}}
+    return {key: dtype if key == "dtype" and element == "float32" else _retyped(element, dtype)
+            for key, element in value.items()}  # fmt: skip
 
 
 def _save_whole(target: str, model: KerasModel, path: Path) -> None:

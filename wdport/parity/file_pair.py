@@ -6,17 +6,14 @@ wdport's writer and reader share one description of the layout, so neither would
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Final
 from unittest.mock import patch
 
 import numpy as np
 
-from wdport.compare.candidate import error_of_another
 from wdport.compare.findings import Finding, fact, notice
 from wdport.compare.measure import same_bits
 from wdport.conversion.load import Converted, open_converted
@@ -24,14 +21,12 @@ from wdport.conversion.manifest_schema import contradiction_of
 from wdport.conversion.prepare import Prepared, Settings, prepare, source_of, user_configuration
 from wdport.conversion.rounding import narrow
 from wdport.errors import MisfitError, UsageError, printable
-from wdport.families.roles import KeptByKeras, OwnFamily
+from wdport.families.roles import OwnFamily
 from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import digest
 from wdport.files.model_target import FOLDER
-from wdport.keras_runtime import layers_by_path, variables_by_path
-from wdport.model import STATED, Array, KerasModel, KerasVariable, Resolved, Stated
+from wdport.model import STATED, Array, KerasVariable, Resolved, Stated
 from wdport.parity.verify_options import Pair
-from wdport.recorder import one_line
 
 
 def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
@@ -71,56 +66,6 @@ def misread(converted: Converted, variables: Mapping[str, Array]) -> list[Findin
     library, loaded = library_variables(converted)
     wrong = [name for name in variables if name not in loaded or not same_bits(loaded[name], variables[name])]
     return [fact(f"{name} is another array as {library} reads the file", name, "unequal") for name in wrong]
-
-
-def rebuilt_otherwise(
-    converted: Converted, model: KerasModel, inputs: Callable[[], tuple[Array, ...]]
-) -> Iterator[Finding]:
-    """Findings on the user's model where Keras has built it from the ``.keras`` file, and ``get_config`` leaves
-    something out: on attributes of layers, numbers and texts, that differ from those of ``model``, and on its outputs
-    for what ``inputs`` returns, in float32. None if Keras cannot build it."""
-    if converted.format != "keras" or not (isinstance(converted.family, KeptByKeras) and converted.by_keras):
-        return
-    import keras
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        try:
-            loaded = keras.saving.load_model(converted.path, compile=False)
-        except Exception:  # whatever the user's code raises; a class that is not registered, for one
-            return
-    saved = layers_by_path(loaded)
-    if missing := len(variables_by_path(model).keys() - variables_by_path(loaded).keys()):
-        yield notice(f"keras.saving.load_model builds the file's model without {missing} of its variables, which then "
-                     "get random values; load it with wdport.load_model, or give the model a `build`")  # fmt: skip
-    elif error := _error_of_loaded(model, loaded, inputs()):
-        text = f"the outputs of the model that keras.saving.load_model builds from the file {error}"
-        fix = "return in get_config what your layers are made with, and register your functions"
-        yield fact(f"{text}; {fix}", kind="unequal")
-    standard = vars(keras.layers.Layer())
-    for path, layer in layers_by_path(model).items():
-        # Keras builds layers below others when they are first called, and `build` may set attributes.
-        others = vars(saved[path]) if path in saved and saved[path].built == layer.built else {}
-        for name in [
-            name for name in vars(layer) if not name.startswith("_") and name in others and name not in standard
-        ]:
-            value, other = vars(layer)[name], others[name]
-            if {type(value), type(other)} <= {bool, int, float, str} and repr(other) != repr(value):
-                text = (f"{path} has {name} {other!r} where Keras builds it from the file, and {value!r} where your "
-                        "function builds it; add it to get_config")  # fmt: skip
-                yield fact(text, path, "unequal")
-
-
-def _error_of_loaded(model: KerasModel, loaded: KerasModel, inputs: tuple[Array, ...]) -> str:
-    try:
-        error = error_of_another(model, loaded, inputs)
-    except Exception as raised:  # whatever the user's code raises
-        return f"cannot be compared: it raises {one_line(raised)}"
-    return "" if error <= SAME else f"are off by {error:.1e}"
-
-
-SAME: Final = 1e-5
-"""The largest relative error of one code's outputs in float32, which depend on how XLA compiles it."""
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ from typing import Final
 import jax
 import numpy as np
 
-from wdport.compare.calls import CASES, Case, cast
+from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.comparison import Clock, Comparison
 from wdport.compare.findings import GATES, Finding, Gate
@@ -38,12 +38,13 @@ from wdport.options import PathText
 from wdport.parity.diagnose import probable_causes
 from wdport.parity.end_to_end.generation import SidePair, Tokens, generation_gate
 from wdport.parity.end_to_end.samplers import SEED, samplers_gate
-from wdport.parity.file_pair import misread, provenance, rebuilt_otherwise
+from wdport.parity.file_pair import misread, provenance
 from wdport.parity.full_battery import FullBattery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
 from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
 from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, resumed_gate
+from wdport.parity.saved_model import rebuilt_otherwise
 from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
 from wdport.parity.trajectories import SamplingNetwork, file_process, reference_network
 from wdport.parity.verdict import ReferenceKind, locate
@@ -169,7 +170,7 @@ class _Run:
         self.sets = WeightSets(self.prepared, self.sides, self.weights)
         self.sampling = None if setup.network else self._sampling_network()
         self.comparison = self._compare()
-        unequal += rebuilt_otherwise(self.converted, self.sides.candidates["float32"], self._first_inputs)
+        unequal += rebuilt_otherwise(self.converted, self.sides.candidates, self._inputs)
         self.gates = self._gates(unequal)
         self.more = self._full_battery()
         self.gates += [float64_gate(self.comparison), float32_gate(self.comparison), *self.more.gates]
@@ -184,10 +185,11 @@ class _Run:
         if self.sampling is not None:
             self.gates += [self.sampling.gate(self.more.trajectories), *([self.more.path] if self.more.path else [])]
 
-    def _first_inputs(self) -> tuple[Array, ...]:
-        """The port's inputs of the first case, in float32."""
-        inputs = self.comparison.reference.inputs(self.comparison.probes[0])
-        return cast(self.comparison.signature.in_port(inputs), np.float32)
+    def _inputs(self) -> list[tuple[Array, ...]]:
+        """The port's inputs of every case."""
+        comparison = self.comparison
+        cases = map(comparison.reference.inputs, comparison.probes[: comparison.cases])
+        return list(map(comparison.signature.in_port, cases))
 
     def _unequal(self) -> list[Finding]:
         converted, variables, digests = self.converted, self.weights.variables, self.subject.digests

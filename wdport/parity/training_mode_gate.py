@@ -3,17 +3,14 @@
 Both sides take five steps each of SGD, of Adam, and of AdamW with two groups, clipping, a schedule and the gradients of
 two batches; every optimizer begins with the weights of the files, one after another, since the states of all do not fit
 with 63 million parameters. The port takes every step from the reference's state, so that a step's error is its own.
-What is random is replaced on both sides by a function of the same values: a dropped value depends on its position,
-which differs between the layouts of the two models.
+What is random is replaced on both sides: see :mod:`wdport.parity.random_draws`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
-from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -25,7 +22,7 @@ from wdport.compare.calls import Case
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.gate_bounds import GRADIENT
 from wdport.compare.measure import ScaledErrors, relative_l2
-from wdport.compare.probe import model_arguments, tensors
+from wdport.compare.probe import tensors, training_call
 from wdport.compare.programs import CompiledProgram, trim_memory
 from wdport.conversion.load import Converted
 from wdport.conversion.optimizer_file import DECOUPLED, SETTINGS, Kind
@@ -38,6 +35,7 @@ from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.gradient_gate import moved_gradients, variable_errors
 from wdport.parity.model_pair import Sides, converted_weights
 from wdport.parity.optimizer_steps import OptimizerPair
+from wdport.parity.random_draws import SampleDraws, repeatable
 from wdport.recorder import lifted, tensors_of
 
 if TYPE_CHECKING:
@@ -106,11 +104,12 @@ class TrainingStart:
 def training_mode_gate(start: TrainingStart) -> Gate:
     """Take the steps and compare; both sides' weights change."""
     module, model = start.restore()
-    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64(), lifted(), _repeatable():
+    draws = SampleDraws(BATCH)
+    with jax.enable_x64(True), jax.default_matmul_precision("highest"), exact_float64(), lifted(), repeatable(draws):
         was_training = module.training
         module.train()
         try:
-            return _Steps(start, module, model).gate()
+            return _Steps(start, module, model, draws).gate()
         finally:
             module.train(was_training)
 
@@ -118,7 +117,9 @@ def training_mode_gate(start: TrainingStart) -> Gate:
 class _Steps:
     """Both sides, and the largest error so far by what is compared."""
 
-    def __init__(self, start: TrainingStart, module: torch.nn.Module, model: KerasModel) -> None:
+    def __init__(
+        self, start: TrainingStart, module: torch.nn.Module, model: KerasModel, draws: SampleDraws
+    ) -> None:  # fmt: skip
         self._prepared, self._module, self._model, self._begin = start.prepared, module, model, start.begin
         self._reference, self._signature = start.sides.reference, start.signature
         self._variables = variables_by_path(model)
@@ -127,6 +128,7 @@ class _Steps:
         self._causes: dict[str, Finding] = {}
         self._diverged: dict[str, Finding] = {}
         self._masked, self._moving = False, set[str]()
+        self._draws, self._reversed = draws, False
 
     def gate(self) -> Gate:
         if (text := self._random()) is not None:
@@ -137,8 +139,8 @@ class _Steps:
         measures = tuple(measure(name, "error", error, "gradient") for name, error in self._errors.items())
         missing = [fact(f"the gradient by {name} was not compared{why}", name, "missing")
                    for name, why in self._uncompared().items()]  # fmt: skip
-        findings = (*self._frozen(), *self._unlike_pytorch(), *self._causes.values(), *self._diverged.values(),
-                    *singular, *missing)  # fmt: skip
+        findings = (*self._frozen(), *self._shared_masks(), *self._unlike_pytorch(), *self._causes.values(),
+                    *self._diverged.values(), *singular, *missing)  # fmt: skip
         return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures, findings)
 
     def _train(self, recipe: OptimizerRecipe, first: int) -> None:
@@ -148,6 +150,7 @@ class _Steps:
         initial = 0.0
         for batch in range(STEPS * (BATCHES if recipe.full else 1)):
             inputs = self._reference.inputs(Case(first + batch, BATCH, 1.0))
+            self._draws.step(first + batch)
             # Those that a step trains are equal to the reference's.
             before = self._moved(set(self._variables) - (set() if pair is None else pair.compared))
             expected = self._torch(inputs)
@@ -158,8 +161,8 @@ class _Steps:
                 before = self._moved(set(self._variables))
                 expected = self._torch(inputs)
             self._set(before)
-            loss, slopes, state = self._port(self._signature.in_port(inputs))
-            self._add("loss", relative_l2(np.asarray(loss), np.asarray(expected)))
+            loss, slopes, state = self._port_like(expected, self._signature.in_port(inputs), first == batch == 0)
+            self._add("loss", relative_l2(loss, np.asarray(expected)))
             gradients = self._gradients()
             applied = moved_gradients(self._prepared, gradients)
             for name, error in variable_errors(slopes, applied).items():
@@ -282,7 +285,9 @@ class _Steps:
         import torch
 
         self._module.zero_grad(set_to_none=True)
+        self._draws.in_torch = 0
         output = self._module(*[torch.from_numpy(np.array(array)) for array in inputs])
+        self._drawn = self._draws.in_torch  # the backward pass may repeat parts of the network
         loss = torch.zeros((), dtype=torch.float64)
         for array in tensors_of(output):
             if array.is_floating_point():
@@ -292,26 +297,38 @@ class _Steps:
             torch.autograd.backward(loss)
         return float(loss.detach())
 
+    def _port_like(
+        self, expected: float, inputs: tuple[Array, ...], first: bool
+    ) -> tuple[Array, dict[str, Any], dict[str, Any]]:
+        """:meth:`_port`; the ``first`` time, also with masks the other way round, if that is nearer to this loss: one
+        side may keep a sample where a uniform number is below a bound, and the other side where it is above one."""
+        result = self._port(inputs)
+        if not (first and self._draws.in_port) or (error := relative_l2(result[0], np.asarray(expected))) <= GRADIENT:
+            return result
+        self._reversed = True
+        other = self._port(inputs)
+        self._reversed = relative_l2(other[0], np.asarray(expected)) < error
+        return other if self._reversed else result
+
     def _port(self, inputs: tuple[Array, ...]) -> tuple[Array, dict[str, Any], dict[str, Any]]:
         """The port's loss, its gradients, and its other variables after the step, by path."""
         paths = {id(variable): path for path, variable in self._variables.items()}
         trained, fixed = self._model.trainable_variables, self._model.non_trainable_variables
-        loss, slopes, state = self._program(*variable_values(self._model), inputs)
+        numbers = 1.0 - self._draws.numbers if self._reversed else self._draws.numbers
+        loss, slopes, state = self._program(*variable_values(self._model), inputs, numbers)
         by_path = {paths[id(variable)]: slope for variable, slope in zip(trained, slopes, strict=True)}
         after = {
             paths[id(variable)]: value for variable, value in zip(fixed, state, strict=True) if id(variable) in paths
         }
         return np.asarray(loss), by_path, after
 
-    def _port_step(self, weights: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...]) -> Any:
-        # As in fit: layers are in training mode only if the model's call has, and passes on, the argument.
-        mode = {"training": True} if self._model._call_has_training_arg else {}
+    def _port_step(
+        self, weights: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...], numbers: Array
+    ) -> Any:  # fmt: skip
+        self._draws.use(numbers)
 
         def loss_of(weights: list[jax.Array]) -> Any:
-            arguments = model_arguments(self._model, inputs)
-            output, state, penalties = self._model.stateless_call(
-                weights, fixed, *arguments, **mode, return_losses=True
-            )
+            output, state, penalties = training_call(self._model, weights, fixed, inputs)
             self._masked = any(get_keras_mask(array) is not None for array in tensors(output))
             arrays = [jnp.where(jnp.isinf(array), 0.0, array) for array in tensors(output)
                       if jnp.issubdtype(array.dtype, jnp.floating)]  # fmt: skip
@@ -369,6 +386,16 @@ class _Steps:
                 )
                 yield fact(f"{path} is {what}", path, "unequal")
 
+    def _shared_masks(self) -> Iterator[Finding]:
+        """Masks of whole samples that several layers of one side share."""
+        ours, theirs = self._draws.in_port, self._drawn
+        equal = all(error <= GRADIENT for error in self._errors.values())
+        if ours < theirs and (ours or not equal):
+            yield fact(f"the port draws {ours} times for whole samples, as stochastic depth does, and PyTorch {theirs} "
+                       "times: draw once for every layer that drops them", kind="unequal")  # fmt: skip
+        elif ours > theirs:
+            yield notice(f"the port draws {ours} times for whole samples, and PyTorch {theirs} times")
+
     def _unlike_pytorch(self) -> Iterator[Finding]:
         """What changes training in Keras, whether or not it has in these steps."""
         for path, variable in self._variables.items():
@@ -376,9 +403,11 @@ class _Steps:
                 yield fact(f"{path} has a constraint, and PyTorch has none", path, "unequal")
         generators: dict[object, tuple[object, str]] = {}
         for path, layer in layers_by_path(self._model).items():
-            generator, rate = getattr(layer, "seed_generator", None), getattr(layer, "rate", None)
-            seed = None if generator is None else generator.get_config()["seed"]
-            if rate and seed is not None:
+            # Keras's recurrent layers, for example, have generators that they do not use.
+            used = getattr(layer, "rate", not type(layer).__module__.startswith("keras."))
+            for generator in layer._seed_generators if used else ():
+                if (seed := generator.get_config()["seed"]) is None:
+                    continue
                 first, other = generators.setdefault(seed, (generator, path))
                 if first is not generator:
                     yield fact(f"{path} has the seed of {other}, and drops the same values; give them no seed", path,
@@ -405,52 +434,3 @@ class _Steps:
             for path, variable in self._variables.items()
             if variable.trainable and path not in skipped and f"gradient of {path}" not in self._errors
         }
-
-
-@contextmanager
-def _repeatable() -> Iterator[None]:
-    """Inside, dropout of both sides multiplies every value by a factor that depends on it and on the rate alone."""
-    import torch
-
-    def like_torch(wave: Callable[[Any], Any]) -> Callable[..., Any]:
-        def replaced(input: Any, p: float = 0.5, training: bool = True, inplace: bool = False) -> Any:
-            return input * (1.0 + p * wave(input)) if training and p else input
-
-        return replaced
-
-    def like_keras(
-        inputs: Any, rate: float, noise_shape: Any = None, seed: Any = None,
-        waves: Sequence[Callable[[Any], Any]] = (jnp.sin, jnp.cos),
-    ) -> Any:  # fmt: skip
-        # A noise shape with sizes of 1 drops whole features.
-        shared = noise_shape is not None and any(size == 1 for size in noise_shape[1:])
-        if isinstance(seed, int) or (noise_shape is not None and noise_shape[0] == 1):
-            # One mask for all steps or all samples, which PyTorch never has.
-            rate = -rate
-        return inputs * (1.0 + rate * waves[shared](inputs))
-
-    def alpha(layer: Any, inputs: Any, training: bool = False) -> Any:
-        if not (training and layer.rate):
-            return inputs
-        return like_keras(inputs, layer.rate, layer.noise_shape, waves=(jnp.tanh, jnp.arctan))
-
-    def attention(
-        query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, *rest: Any, **named: Any
-    ) -> Any:
-        if not dropout_p:
-            return unchanged(query, key, value, attn_mask, dropout_p, *rest, **named)
-        # The weights of attention are what it computes of the unit vectors.
-        units = torch.eye(key.shape[-2], dtype=query.dtype).expand(*key.shape[:-1], -1)
-        weights = unchanged(query, key, units, attn_mask, 0.0, *rest, **named)
-        return like_torch(torch.sin)(weights, dropout_p) @ value
-
-    unchanged = torch.nn.functional.scaled_dot_product_attention
-    with ExitStack() as patched:
-        waves = {"dropout": torch.sin, "alpha_dropout": torch.tanh, "feature_alpha_dropout": torch.arctan}
-        for name in ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout"):
-            wave = waves.get(name, torch.cos)  # those of features
-            patched.enter_context(patch.object(torch.nn.functional, name, like_torch(wave)))
-        patched.enter_context(patch.object(torch.nn.functional, "scaled_dot_product_attention", attention))
-        patched.enter_context(patch.object(keras.src.backend.random, "dropout", like_keras))
-        patched.enter_context(patch.object(keras.layers.AlphaDropout, "call", alpha))
-        yield
