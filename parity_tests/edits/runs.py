@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import labelled  # type: ignore[import-not-found, unused-ignore]
+import numpy as np
 import torch
 from net import MLP  # type: ignore[import-not-found, unused-ignore]
 from torch.optim import SGD, Adam, AdamW, lr_scheduler
@@ -21,6 +22,7 @@ from tests.families.toys.nets import randomised
 from tests.families.unet2d import make as unet2d
 from tests.families.wan_vae import make as wan_vae
 from tests.make import stated
+from wdport.data.transforms import OHLC_ATR, OHLCV, WindowStatistics
 from wdport.diffusion.noise_levels import NoiseLevels
 from wdport.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE
 from wdport.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
@@ -36,6 +38,15 @@ POINTS = Path(__file__).parents[2] / "examples" / "points"
 STANDARDISED = Config((5, 5, 8, 13), 3, 16, 2, 2, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24,
                       norm_mean=(0.517, -2.113, 30.71), norm_std=(2.037, 0.2513, 7.19))  # fmt: skip
 """A WaveletDiff with the mean and standard deviation of its data."""
+
+
+def priced() -> Config:
+    """A WaveletDiff of prices, with the statistics of every window of its data."""
+    values = np.random.default_rng(0).uniform(0.5, 2.0, (9, 26)).astype(np.float32)
+    statistics = {"anchors": 50.0 * values[:, 0], "atr_pcts": values[:, 1], "vol_smas": values[:, 2:]}
+    return replace(STANDARDISED, features=5, norm_mean=None, norm_std=None, scale_embedding=True, conditioning="scale",
+                   transform=OHLC_ATR, feature_names=OHLCV,
+                   window_statistics=WindowStatistics(statistics, len(values)).pack())  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -84,9 +95,9 @@ def more(family: str, known: Mapping[str, Any]) -> list[Any]:
         learned = Scheduler(100, variance_type=LEARNED_RANGE)
         return [replace(config, sample_size=(8, 12), scheduler=wide), replace(config, scheduler=cosine, freq_shift=1),
                 replace(config, time_embedding_type="fourier", scheduler=score), replace(config, scheduler=few),
-                replace(config, out_channels=2 * config.in_channels, scheduler=learned)]  # fmt: skip
+                replace(config, out_channels=2 * config.in_channels, scheduler=learned, no_class=2)]  # fmt: skip
     if family == "waveletdiff":
-        found = [STANDARDISED, replace(STANDARDISED, qk_norm=True)]
+        found = [STANDARDISED, replace(STANDARDISED, qk_norm=True), priced()]
         for mode, length, wavelet in (("periodization", 23, "db2"), ("smooth", 24, "db3")):
             lengths = group_lengths(length, wavelet, 3, mode)
             found.append(replace(config, boundary_mode=mode, seq_len=length, wavelet=wavelet, level_lengths=lengths,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -23,14 +24,14 @@ from wdport.diffusion import plans as repeat
 from wdport.diffusion import sampler_updates as updates
 from wdport.diffusion import schedules as steps
 from wdport.diffusion.process import Process
-from wdport.diffusion.scheduler_config import Scheduler
+from wdport.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
 from wdport.diffusion.schedules import noise_schedule
 from wdport.families.masked_lm.family import FAMILY as MASKED_LM
 from wdport.families.masked_lm.port import Block
 from wdport.families.waveletdiff.family import FAMILY as WAVELETDIFF
 from wdport.generation import api, prompts
 from wdport.generation.api import Generator
-from wdport.model import Clipping, Condition, Decoding, Diffused, labels_of
+from wdport.model import Clipping, Condition, Decoding, Diffused, Windowed, labels_of
 from wdport.nets.attention import TokenAttention
 from wdport.parity.end_to_end import generation, samplers
 from wdport.parity.end_to_end.generation import SidePair, generation_gate
@@ -38,12 +39,19 @@ from wdport.parity.end_to_end.samplers import samplers_gate
 from wdport.recorder import lifted, run
 from wdport.sampling import condition as conditions
 from wdport.sampling import condition as known
-from wdport.sampling import job, sampler
+from wdport.sampling import data_windows, job, sampler
 
 CLASSES = replace(ABOUT, condition=labels_of(4, 3), clip=Clipping(1.5))
 SCALED = replace(ABOUT, condition=Condition("scale", "positive", optional=True))
 VECTORS = replace(ABOUT, condition=Condition("text", "real", (2,), null=-1.0))
 DECODED = replace(ABOUT, decoding=Decoding((5, 3), lambda x: 2.0 * x, lambda x: 0.5 * x, (0.1,) * 3, (1.5,) * 3, ""))
+WINDOWS = np.random.default_rng(0).uniform(0.5, 2.0, (9, 7))
+STATISTICS = {"anchors": 50.0 * WINDOWS[:, 0], "atr_pcts": WINDOWS[:, 1], "vol_smas": WINDOWS[:, 2:]}
+PRICES = replace(
+    ABOUT, shape=(5, 5), decoding=Decoding((5, 5), lambda x: 0.5 * x, lambda x: 2.0 * x, (0.0,) * 5, (1.0,) * 5, ""),
+    condition=Condition("scale", "positive", optional=True, statistic="atr_pcts"),
+    windowed=Windowed("ohlc-atr", STATISTICS, 9),
+)  # fmt: skip
 
 
 def waveletdiff() -> Process:
@@ -56,12 +64,15 @@ THRESHOLDED = Scheduler(60, thresholding=True, dynamic_thresholding_ratio=0.8,
 PROCESSES: dict[str, tuple[Process, Diffused]] = {
     "thresholded": (THRESHOLDED, replace(ABOUT, clip=THRESHOLDED.clip)),
     "classes": (Scheduler(60, clip=1.5).process(), CLASSES),
+    "learned": (Scheduler(60, clip=1.5, variance_type=LEARNED_RANGE).process(), CLASSES),
     "known": (Scheduler(60, clip=None, prediction_type="v_prediction").process(), DECODED),
     "waveletdiff": (waveletdiff(), DECODED),
     "flow": (flow.Flow(), ABOUT),
     "flow to data": (flow.Flow("cosine", "sample"), replace(ABOUT, condition=labels_of(4, 3))),
     "scaled": (waveletdiff(), SCALED),
     "vectors": (flow.Flow(), VECTORS),
+    "prices": (waveletdiff(), PRICES),
+    "prices without a scale": (waveletdiff(), replace(PRICES, condition=None)),
 }
 
 
@@ -76,7 +87,8 @@ def sampled(monkeypatch: pytest.MonkeyPatch, name: str, only: str = "", full: bo
         patch.setattr(samplers, "keras_network", lambda *_: network)
         patch.setattr(samplers, "draws", lambda *_, **__: [draw for draw in every if draw.name.startswith(only)])
         none: Any = None
-        return samplers_gate(none, none, none, process)
+        family: Any = SimpleNamespace(to_series=lambda _, states: 2.0 * states)
+        return samplers_gate(none, family, none, process)
 
 
 @pytest.mark.parametrize("name", PROCESSES)
@@ -90,7 +102,9 @@ def test_correct_samplers_pass(name: str, monkeypatch: pytest.MonkeyPatch) -> No
     condition = about.condition
     assert any("guidance" in each for each in subjects) is (condition is not None and condition.null is not None)
     assert condition is None or any(condition.name in each for each in subjects)
-    assert any("known values" in each for each in subjects) is isinstance(about.decoding, Decoding)
+    assert any("prices" in each for each in subjects) is (about.windowed is not None)
+    known_values = isinstance(about.decoding, Decoding) and about.windowed is None
+    assert any("known values" in each for each in subjects) is known_values
     assert gate.worst is not None
     assert gate.worst < 1e-13
 
@@ -113,7 +127,7 @@ def test_without_diffusers_its_samplers_are_not_compared(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("seed", range(3))
 def test_no_false_alarms(name: str, target: str, seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     process, about = PROCESSES[name]
-    if name in ("waveletdiff", "scaled") and target == "velocity":
+    if name.startswith(("waveletdiff", "scaled", "prices")) and target == "velocity":
         pytest.skip("a WaveletDiff predicts the noise or the sample, and its loops know no other target")
     monkeypatch.setattr(samplers, "SEED", seed)
     monkeypatch.setitem(PROCESSES, name, (replace(process, target=target), about))  # type: ignore[type-var]
@@ -133,6 +147,8 @@ SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
     ("classes", "sampler ddim-textbook, eta 0.5", updates.ddim_textbook, "sigma * z", "eta * z"),
     ("classes", "guidance 2.5 (ddim)", conditions.guided, "= float(guidance)", "= 1.0 - float(guidance)"),
     ("flow to data", "guidance 2.5 (heun)", conditions.guided, "plain + weight", "conditional + weight"),
+    ("learned", "guidance 2.5 (ddpm)", conditions.guided, "conditional[..., channels:]", "mixed[..., channels:]"),
+    ("learned", "guidance 0.5 (ddpm)", conditions.guided, "conditional[..., channels:]", "plain[..., channels:]"),
     ("classes", "labels (ddim)", conditions._labels, "np.resize(labels, count)",
      "np.roll(np.resize(labels, count), 1)"),
     ("thresholded", "sampler ddim, eta 0.5", Clipping.apply, "xp.clip(level, 1.0, self.limit)",
@@ -149,6 +165,15 @@ SAMPLER_EDITS: list[tuple[str, str, Callable[..., Any], str, str]] = [
      "carry = programs.carry(carry[0])\n            if slots is None:"),
     ("waveletdiff", "sampler ddpm", updates.ddpm, "now.beta / now.noise * ", "now.beta * "),
     ("flow to data", "sampler heun", flow.heun, "view.velocity(then)) / 2.0", "view.velocity(now)) / 2.0"),
+    ("prices", "prices, scale given (ddim)", data_windows.restoring,
+     "_conditioned(about.condition, condition, statistics)", "{}"),
+    ("prices", "prices from an anchor, scale of the data (ddim)", data_windows.restoring,
+     "_anchored(request.anchor, statistics, len(drawn))", "{}"),
+    ("prices", "prices (ddim)", data_windows.restoring, "name: array[drawn]", "name: array[: len(drawn)]"),
+    ("prices", "prices (ddim)", data_windows.Restoring._of, "array[indices]", "array[indices % 3]"),
+    ("prices without a scale", "prices from an anchor (ddim)", data_windows.restoring,
+     "_anchored(request.anchor, statistics, len(drawn))", "{}"),
+    ("prices without a scale", "prices (ddim)", data_windows.drawn_windows, "request.seed, STREAM", "0, STREAM"),
     ("flow", "sampler rk4", flow.rk4, "length / 6.0", "length / 5.0"),
 ]  # fmt: skip
 

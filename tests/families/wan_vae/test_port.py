@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import diffusers
 import numpy as np
@@ -12,9 +14,11 @@ import torch
 from parity_tests.faults import wan_vae
 from parity_tests.faults.wan_vae.chunks import FAULTS
 from tests.command import Cli
+from tests.edits import edit
 from tests.families.wan_vae.make import NEW, OLD, VARIANTS, save, tensors_of
 from wdport.conversion.prepare import Settings, prepare
-from wdport.families.wan_vae import reference
+from wdport.families.wan_vae import gates, reference
+from wdport.families.wan_vae.codec import Codec
 from wdport.families.wan_vae.config import Config
 from wdport.families.wan_vae.family import FAMILY, signature
 from wdport.recorder import run
@@ -36,7 +40,22 @@ def test_the_librarys_own_forward_gives_the_same() -> None:
 def test_a_correct_codec_passes() -> None:
     (gate,) = FAMILY.gates(Config.from_dict(OLD))
     assert gate.passed
-    assert (gate.name, gate.compared) == ("G", 11)
+    assert (gate.name, gate.compared) == ("G", 13)
+
+
+@pytest.mark.parametrize(
+    ("way", "place", "old"),
+    [("encode", Codec.encode, "-latents % chunk"), ("decode", Codec.decode, "-latents.shape[1] % chunk")],
+)
+def test_chunks_of_three_are_compared(
+    way: str, place: Callable[..., Any], old: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the frames that an incomplete first chunk lacks, 1 and 2 have the same number as those that are left over."""
+    edit(monkeypatch, place, old, old[1:])
+    for part in ("_by_methods", "_exported"):
+        monkeypatch.setattr(gates, part, lambda _: {})
+    (gate,) = FAMILY.gates(Config.from_dict(OLD))
+    assert [each.subject for each in gate.findings] == [f"{way}, 3 at a time"]
 
 
 @pytest.mark.full

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from wdport.compare.measure import relative_l2
+from wdport.data.price_loop import plain_prices
 from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, OHLCV, VOLUME, transform_of
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array
@@ -45,14 +46,5 @@ def _price_errors(config: Config, windows: Array) -> dict[str, float]:
     rows = {name: array.astype(np.float64) for name, array in
             statistics.rows(np.arange(len(windows)) % statistics.count).items()}  # fmt: skip
     prices = transform_of(OHLC_ATR, windows.shape[1]).inverse(windows, rows)
-    right = np.zeros(windows.shape)
-    # A loop with the formulas as they are published: it shares nothing with the vectorised transform.
-    for index, (anchor, percent) in enumerate(zip(rows["anchors"], rows["atr_pcts"], strict=True)):
-        unit = anchor * percent / 100.0
-        for step, (first, body, upper, lower, volume) in enumerate(windows[index]):
-            opened = anchor + first * unit
-            closed = opened + body * unit
-            high, low = max(opened, closed) + max(upper, 0.0) * unit, min(opened, closed) - max(lower, 0.0) * unit
-            shares = float(np.exp(min(max(volume, -20.0), 20.0))) * rows["vol_smas"][index, step]
-            right[index, step] = opened, high, low, closed, shares
+    right = plain_prices(windows, rows)
     return {f"prices, {name}": relative_l2(prices[..., i], right[..., i]) for i, name in enumerate(OHLCV)}

@@ -7,7 +7,7 @@ from a seed, in batches that do not divide their number.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -18,14 +18,17 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.compare.findings import Gate, fact
+from wdport.data.price_loop import plain_prices
+from wdport.data.transforms import OHLC_ATR
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Process, Run
 from wdport.diffusion.sampler_updates import UNCHANGED, WITH_ETA
 from wdport.errors import MachineError
 from wdport.families.roles import Sampled
 from wdport.jax_settings import fast_compile
-from wdport.model import Array, Clipping, Configuration, Decoding, Diffused, KerasModel
-from wdport.parity.end_to_end.sides import UseMeasures
+from wdport.model import Array, Clipping, Condition, Configuration, Decoding, Diffused, KerasModel, Windowed
+from wdport.parity.end_to_end.sides import Side, UseMeasures
+from wdport.sampling.data_windows import STREAM
 from wdport.sampling.job import plan_job
 from wdport.sampling.network import Network, keras_network
 from wdport.sampling.request import Request
@@ -33,6 +36,7 @@ from wdport.sampling.sampler import Programs, Samples
 
 SAMPLES, BATCH, SEED = 5, 3, 7
 GUIDANCE = (2.5, 0.5)
+ANCHOR = 37.5
 SEGMENT = 4
 """Rows per call: fewer than the steps of a trial, so that every sampler is continued in a second call."""
 
@@ -43,13 +47,15 @@ Conditioned = Callable[[Array, Array, Array | None], Array]
 @dataclass(frozen=True)
 class Draw:
     """One request, by name, with what its plain loop needs: the run, and the condition of all samples. Its noise is
-    given, or with ``seeded`` follows from the seed."""
+    given, or with ``seeded`` follows from the seed. With ``statistics``, those of every sample, prices are compared
+    instead of states."""
 
     name: str
     run: Run
     request: Request
     condition: Array | None = None
     seeded: bool = False
+    statistics: Mapping[str, Array] | None = None
 
 
 def samplers_gate(
@@ -72,13 +78,16 @@ def samplers_gate(
     undefined = np.errstate(divide="ignore", invalid="ignore")  # of tables that are all zeros
     with jax.enable_x64(True), jax.default_matmul_precision("highest"), undefined:
         small, formula = _small(plain, process.learned), partial(_formula, np, process.learned)
-        _compare(comparison, small, formula, process, full=reference is not None)
+
+        def decoded(states: Array) -> Array:
+            return np.asarray(family.to_series(config, jnp.asarray(states)))
+
+        _compare(comparison, small, formula, process, reference is not None, decoded)
         if reference is not None:
-            _compare(comparison, plain, reference, process, True, "the model's ")
+            _compare(comparison, plain, reference, process, True, decoded, "the model's ")
         if decode is not None:
             states = np.random.default_rng(SEED).uniform(-2.0, 2.0, (SAMPLES, *plain.shape))
-            decoded = partial(family.to_series, config, jnp.asarray(states))
-            comparison.add("decoding", lambda: np.asarray(decoded()), decode(states))
+            comparison.add("decoding", partial(decoded, states), decode(states))
     # A network that takes any size does not show that the axes of its samples are exchanged.
     if plain.shape != stated and sorted(plain.shape) == sorted(stated):
         text = f"samples have the shape {plain.shape}, and the network is made for {stated}"
@@ -98,8 +107,9 @@ def samplers_gate(
 
 
 def _compare(
-    comparison: UseMeasures, network: Network, plain: Conditioned, process: Process, full: bool, prefix: str = ""
-) -> None:
+    comparison: UseMeasures, network: Network, plain: Conditioned, process: Process, full: bool,
+    decoded: Callable[[Array], Array], prefix: str = "",
+) -> None:  # fmt: skip
     programs = Programs(network, fast_compile(), SEGMENT)
     for draw in draws(process, network.about, full, quick=not prefix):
         # By name, so that a draw is the same whatever others there are.
@@ -117,7 +127,12 @@ def _compare(
         slots = np.reshape(tape.drawn[1:], (-1, SAMPLES, *network.shape))
         request = replace(request, init=tape.drawn[0], noise=slots)
         again = partial(_plain_samples, draw, plain, process, network.about, tape.moved, tape.again())
-        comparison.add(name, partial(_drawn, programs, request), truth, again)
+        if (statistics := draw.statistics) is None:
+            comparison.add(name, partial(_drawn, programs, request), truth, again)
+            continue
+        prices = partial(plain_prices, decoded(truth), statistics)
+        moved_prices = partial(_prices, again, decoded, statistics)
+        comparison.add(name, partial(_drawn, programs, request, restored=True), prices(), moved_prices)
 
 
 class _Tape:
@@ -150,8 +165,14 @@ class _Tape:
         return moved
 
 
-def _drawn(programs: Programs, request: Request) -> Array:
-    return Samples.join(list(plan_job(programs, request).draw())).state
+def _drawn(programs: Programs, request: Request, restored: bool = False) -> Array:
+    """The states of a request's samples, or the samples in the units of the data."""
+    samples = Samples.join(list(plan_job(programs, request).draw()))
+    return samples.state if samples.decoded is None or not restored else samples.decoded
+
+
+def _prices(states: Side, decoded: Callable[[Array], Array], statistics: Mapping[str, Array]) -> Array:
+    return plain_prices(decoded(states()), statistics)
 
 
 def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> Iterator[Draw]:
@@ -163,12 +184,13 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
         usual_values = conditioning.trial(1, (conditioning.classes or 1) - 1)
 
     def draw(
-        name: str, sampler: str, eta: float = 0.0, condition: Any = usual_values, seeded: bool = False, **options: Any
-    ) -> Draw:
+        name: str, sampler: str, eta: float = 0.0, condition: Any = usual_values, seeded: bool = False,
+        statistics: Mapping[str, Array] | None = None, by_name: str | None = None, **options: Any,
+    ) -> Draw:  # fmt: skip
         request = Request(count=SAMPLES, batch=BATCH, seed=SEED, sampler=sampler, steps=process.count(sampler), eta=eta,
-                          condition=condition, **options)  # fmt: skip
+                          condition=condition if by_name is None else by_name, **options)  # fmt: skip
         every = None if condition is None else np.array([condition[index % len(condition)] for index in range(SAMPLES)])
-        return Draw(name, Run(sampler, eta, process.target), request, every, seeded)
+        return Draw(name, Run(sampler, eta, process.target), request, every, seeded, statistics)
 
     counted = [sampler for sampler in process.samplers if process.count(sampler) is not None]
     usual = "ddim" if "ddim" in counted else counted[0]
@@ -187,9 +209,13 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
         if conditioning.optional:
             yield draw(f"no {conditioning.name} ({usual})", usual, condition=None, unconditional=True)
         if conditioning.null is not None:
+            # DDIM, the usual one, does not use a variance that the network predicts.
+            guided = "ddpm" if process.learned else usual
             for scale in GUIDANCE:
                 other = conditioning.trial(1, int(conditioning.null) + 1)
-                yield draw(f"guidance {scale} ({usual})", usual, condition=other, guidance=scale)
+                yield draw(f"guidance {scale} ({guided})", guided, condition=other, guidance=scale)
+    if about.windowed is not None and about.windowed.transform == OHLC_ATR and quick:
+        yield from _priced(draw, usual, about.windowed, conditioning)
     if isinstance(about.decoding, Decoding) and about.windowed is None:
         known_values = _known_values(about.decoding)
         offered = [sampler for sampler in (offered if quick else counted) if sampler not in UNCHANGED]
@@ -199,6 +225,24 @@ def draws(process: Process, about: Diffused, full: bool, quick: bool = True) -> 
                    resample=3, seeded=True)  # fmt: skip
         for sampler in offered if full and quick else ():
             yield draw(f"known values ({sampler})", sampler, known=known_values, resample=1)
+
+
+def _priced(draw: Callable[..., Draw], sampler: str, windowed: Windowed, declared: Condition | None) -> Iterator[Draw]:
+    """Prices with the statistics of the windows that the seed draws, except for what a request gives."""
+    numbers = np.random.default_rng([SEED, STREAM]).integers(0, windowed.count, SAMPLES)
+    drawn = {name: array[numbers].astype(np.float64) for name, array in windowed.statistics.items()}
+    begun = {**drawn, "anchors": np.full(SAMPLES, ANCHOR)}
+    conditioned = declared is not None and declared.taken
+    yield draw(f"prices ({sampler})", sampler, condition=None, unconditional=conditioned, statistics=drawn)
+    if declared is None or declared.statistic is None or not conditioned:
+        yield draw(f"prices from an anchor ({sampler})", sampler, condition=None, unconditional=conditioned,
+                   anchor=ANCHOR, statistics=begun)  # fmt: skip
+        return
+    yield draw(f"prices from an anchor, {declared.name} of the data ({sampler})", sampler,
+               condition=drawn[declared.statistic], by_name="data", anchor=ANCHOR, statistics=begun)  # fmt: skip
+    values = np.resize(declared.trial(3), SAMPLES)
+    yield draw(f"prices, {declared.name} given ({sampler})", sampler, condition=values,
+               statistics={**drawn, declared.statistic: values})  # fmt: skip
 
 
 def _plan(process: Process, sampler: str) -> SamplingPlan:
