@@ -68,7 +68,8 @@ def recordable(
                          if any(pattern.match(name) is not None for pattern in patterns))  # fmt: skip
 
         moved = matched(row for row in rows if row.rules)
-        ties = {name: row.same_as.format(indices) for row in rows if row.same_as is not None for name in opened.tensors
+        ties = {**omitted}
+        ties |= {name: row.same_as.format(indices) for row in rows if row.same_as is not None for name in opened.tensors
                 for pattern in row.torch if (indices := pattern.match(name)) is not None}  # fmt: skip
         return Recordable(
             family.reference,

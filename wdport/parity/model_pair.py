@@ -278,7 +278,8 @@ def user_reference(
         state |= {name: state[present] for name, present in omitted.items()}
         arguments = getattr(prepared.config, "arguments", {})
         plan, path = prepared.plan, str(prepared.checkpoint.path)
-        subject = build(target, path, key, state, arguments, {*plan.drops, *omitted}, plan.carried)
+        carried = {**{name: same for name, same in omitted.items() if same in plan.carried}, **plan.carried}
+        subject = build(target, path, key, state, arguments, {*plan.drops, *omitted}, carried)
     _require_names(target, prepared, subject)
     # A factory that loads the checkpoint itself would undo the rounding.
     for name, tensor in subject.modules["float32"].state_dict().items() if rounded else ():
