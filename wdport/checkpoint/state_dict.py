@@ -298,7 +298,7 @@ def _is_nested(value: object) -> bool:
 def _joined(table: Mapping[object, object]) -> dict[object, object]:
     """Return the leaves of tables within tables, by their names joined with dots."""
     joined: dict[object, object] = {}
-    pending = [(name, value) for name, value in reversed(table.items())]
+    pending = [(name, value) for name, value in reversed(list(table.items()))]
     while pending:
         name, value = pending.pop()
         if _is_nested(value) and isinstance(value, dict):
