@@ -14,10 +14,11 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from wdport.checkpoint.distributed import read_distributed
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import TrainingConfig, adjacent_config, is_archive, open_archive
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.model_folder import INDEX, Folder, open_folder
+from wdport.checkpoint.model_folder import DISTRIBUTED, INDEX, Folder, open_folder
 from wdport.checkpoint.safetensors import omitted_names, read_safetensors
 from wdport.checkpoint.sharded import read_sharded
 from wdport.checkpoint.sniff import HEAD, sniff
@@ -96,8 +97,8 @@ class Checkpoint:
         self.config = folder.config if folder else None
         """``config.json`` of a folder as plain data; None without one."""
         self.format = contents.format
-        """``"torch-zip"``, ``"torch-legacy"``, ``"torchscript"``, ``"torch-sharded"``, ``"safetensors"`` or
-        ``"safetensors-sharded"``."""
+        """``"torch-zip"``, ``"torch-legacy"``, ``"torchscript"``, ``"torch-sharded"``, ``"torch-distributed"``,
+        ``"safetensors"`` or ``"safetensors-sharded"``."""
         self.layout = "averaged" if names.averaged else state_dict.layout
         """``"lightning"``, ``"fabric"`` (under another key), ``"module"`` (a whole module), ``"bare"`` or
         ``"averaged"``."""
@@ -349,6 +350,8 @@ def open_checkpoint(
 
 
 def _parse(source: Source, *, crc_optional: bool) -> Contents:
+    if source.path.name == DISTRIBUTED:
+        return read_distributed(source)
     if source.path.name.endswith(INDEX):
         return read_sharded(source, _parse_file)
     return _parse_file(source, crc_optional=crc_optional)

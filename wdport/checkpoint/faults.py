@@ -20,6 +20,7 @@ AS_TENSORS: Final = "save its arrays as tensors: torch.save({NAME: torch.from_nu
 MERGE: Final = "merge it into the weights of its base model (peft: merge_and_unload()), and save the merged model"
 DEQUANTIZE: Final = "take the checkpoint from before it was quantized, or dequantize it with its library and save that"
 GATHER_FSDP: Final = "save it where it was trained with StateDictType.FULL_STATE_DICT, or ask its author for that"
+MERGE_DCP: Final = "write one file: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER model.pt"
 SCALED: Final = "load it with its library, multiply by its scales if it has any, and save a copy as float32 or bfloat16"
 ASK_FOR_TENSORS: Final = "load it with the library that made it, save plain float tensors, or ask its author for them"
 RENAME: Final = "load it with torch, give all names the prefix or none, and save a copy"

@@ -9,12 +9,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from wdport.checkpoint.faults import AS_TENSORS, DEQUANTIZE, GATHER_FSDP, MERGE, Fault
+from wdport.checkpoint.faults import AS_TENSORS, COPY_AGAIN, DEQUANTIZE, GATHER_FSDP, MERGE, Fault
 
 _TENSORFLOW: Final = "load it in PyTorch (transformers: from_pretrained(..., from_tf=True)) and save that model"
 _FLAX: Final = "load it in PyTorch (transformers: from_pretrained(..., from_flax=True)) and save that model"
 _DEEPSPEED: Final = "merge its parts with the zero_to_fp32.py that DeepSpeed puts next to them, and give the result"
-_DCP: Final = "write one file: python -m torch.distributed.checkpoint.format_utils dcp_to_torch FOLDER model.pt"
 _ORIGIN: Final = "give the PyTorch checkpoint that it was made from"
 
 _ADAPTER: Final = "adapter_config.json"
@@ -22,7 +21,7 @@ _ADAPTER: Final = "adapter_config.json"
 _FILES: Final = (
     (r"(bf16_|fp16_)?zero_pp_rank_\d+_mp_rank_\d+_(model|optim)_states\.pt", "a part of a DeepSpeed ZeRO checkpoint",
      _DEEPSPEED),
-    (r".*\.distcp", "a part of a torch.distributed.checkpoint", _DCP),
+    (r".*\.distcp", "a part of a torch.distributed.checkpoint", "give its folder, which has a file .metadata"),
     (r".*\.data-\d{5}-of-\d{5}|.*\.ckpt\.(index|meta)", "a part of a TensorFlow checkpoint", _TENSORFLOW),
     (r"saved_model\.pb", "a TensorFlow SavedModel", _TENSORFLOW),
     (r".*\.msgpack", "a Flax checkpoint", _FLAX),
@@ -30,7 +29,7 @@ _FILES: Final = (
 """Patterns of names of files whose first bytes do not tell what they are."""
 
 _FOLDERS: Final = (
-    (r"\.metadata|.*\.distcp", "a folder of torch.distributed.checkpoint", _DCP),
+    (r".*\.distcp", "a folder of torch.distributed.checkpoint without its .metadata", COPY_AGAIN),
     (r"zero_to_fp32\.py|global_step\d+|(bf16_|fp16_)?zero_pp_rank_\d+_mp_rank_\d+_\w+\.pt|mp_rank_\d+_model_states\.pt",
      "a DeepSpeed checkpoint, whose weights are divided among files", _DEEPSPEED),
     (r"saved_model\.pb", "a TensorFlow SavedModel", _TENSORFLOW),

@@ -26,6 +26,8 @@ from wdport.limits import MAX_CONFIG_BYTES
 CONFIG: Final = "config.json"
 PIPELINE: Final = "model_index.json"
 INDEX: Final = ".index.json"
+DISTRIBUTED: Final = ".metadata"
+"""The index of a folder of ``torch.distributed.checkpoint``."""
 _STEMS: Final = ("model", "diffusion_pytorch_model", "pytorch_model")
 """Weights files in the order in which transformers or diffusers would choose."""
 
@@ -62,10 +64,11 @@ def open_folder(folder: Path) -> Folder:
     if PIPELINE in names and not _has_weights(names):
         folder = _component(folder, names)
         names = sorted(os.listdir(folder))
-    if not _has_weights(names):
+    divided = DISTRIBUTED in names and any(name.endswith(".distcp") for name in names)
+    if not (divided or _has_weights(names)):
         refuse_folder(names)
-    experiment = None if _has_weights(names) else checkpoint_in(folder, names)
-    weights = experiment or inside(folder, choose(names))
+    experiment = None if _has_weights(names) or divided else checkpoint_in(folder, names)
+    weights = inside(folder, DISTRIBUTED) if divided else experiment or inside(folder, choose(names))
     if CONFIG not in names:
         return Folder(weights, None, None)
     path = inside(folder, CONFIG)

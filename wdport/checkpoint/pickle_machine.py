@@ -83,6 +83,7 @@ _PAIR_WORK: Final = 4
 """An item of a copied OrderedDict takes about as much memory as four opcodes can allocate."""
 
 _PROTO: Final = b"\x80\x02"
+_PROTOS: Final = (_PROTO, b"\x80\x03", b"\x80\x04", b"\x80\x05")
 _OTHER_PROTOCOL: Final = "the pickle is not of protocol 2"
 _STOP: Final = 0x2E
 _TELLING: Final = {0x82: "EXT1", 0x83: "EXT2", 0x84: "EXT4", 0x92: "NEWOBJ_EX", 0x93: "STACK_GLOBAL"}
@@ -98,14 +99,18 @@ class Pickled:
     storages: Storages
 
 
-def run(data: bytes, start: int = 0, *, legacy: bool = False, max_opcodes: int | None = None) -> Pickled:
+def run(
+    data: bytes, start: int = 0, *, legacy: bool = False, max_opcodes: int | None = None, later: bool = False
+) -> Pickled:
     """Return the object that the pickle at ``start`` describes, with symbols and inert leaves for non-plain parts.
 
-    ``legacy`` reads the persistent ids of files before torch 1.6; ``max_opcodes`` caps the opcodes.
+    ``legacy`` reads the persistent ids of files before torch 1.6; ``max_opcodes`` caps the opcodes; ``later`` reads
+    protocol 4, or 5 without its further opcodes, instead of 2.
     """
     storages = Storages(legacy)
     tape = Tape(data, start, storages.persistent)
-    if tape.take(2) != _PROTO:
+    opcodes = {**_OPCODES, **_LATER} if later else _OPCODES
+    if tape.take(2) not in (_PROTOS if later else (_PROTO,)):
         raise Fault(_OTHER_PROTOCOL, LOAD_AND_SAVE)
     max_opcodes = MAX_OPCODES if max_opcodes is None else max_opcodes
     for _ in range(max_opcodes):
@@ -114,7 +119,7 @@ def run(data: bytes, start: int = 0, *, legacy: bool = False, max_opcodes: int |
             if tape.frames or len(tape.stack) != 1:
                 raise Fault("the pickle ends with other than one object on its stack")
             return Pickled(tape.stack[0], tape.position, storages)
-        step = _OPCODES.get(code)
+        step = opcodes.get(code)
         if step is None:
             name = _TELLING.get(code, f"{code:#04x}")
             raise Fault(f"the pickle uses opcode {name}, which weights do not need", NOT_WRITTEN_BY_TORCH)
@@ -320,3 +325,19 @@ _OPCODES: Final[dict[int, Callable[[Tape], object]]] = {
     0x54: lambda tape: tape.push(utf8(tape.take(tape.number(4)))),  # BINSTRING
     0x49: _decimal,  # INT
 }
+
+
+def _stack_global(tape: Tape) -> None:
+    name, module = tape.pop(), tape.pop()
+    if not isinstance(name, str) or not isinstance(module, str) or len(module) + len(name) > _MAX_GLOBAL_CHARS:
+        raise Fault("the pickle names something by other than a short text", NOT_WRITTEN_BY_TORCH)
+    tape.push(resolve(module, name))
+
+
+_LATER: Final[dict[int, Callable[[Tape], object]]] = {
+    0x95: lambda tape: tape.take(8),  # FRAME: a length, which need not be known
+    0x8C: lambda tape: tape.push(utf8(tape.take(tape.code()))),  # SHORT_BINUNICODE
+    0x94: lambda tape: _remember(tape, len(tape.memo)),  # MEMOIZE
+    0x93: _stack_global,  # STACK_GLOBAL
+}
+"""Opcodes of protocol 4, in which the metadata of ``torch.distributed.checkpoint`` is written."""

@@ -191,8 +191,8 @@ class Contents:
     """One checkpoint before its layout is known."""
 
     format: str
-    """``"torch-zip"``, ``"torch-legacy"``, ``"torchscript"``, ``"torch-sharded"``, ``"safetensors"`` or
-    ``"safetensors-sharded"``."""
+    """``"torch-zip"``, ``"torch-legacy"``, ``"torchscript"``, ``"torch-sharded"``, ``"torch-distributed"``,
+    ``"safetensors"`` or ``"safetensors-sharded"``."""
     tree: object
     """Plain containers with ``TensorRef`` and inert leaves; for safetensors and shards a flat dict of tensors."""
     spans: dict[str, Span]

@@ -298,11 +298,11 @@ def _is_nested(value: object) -> bool:
 def _joined(table: Mapping[object, object]) -> dict[object, object]:
     """Return the leaves of tables within tables, by their names joined with dots."""
     joined: dict[object, object] = {}
-    pending = [(name, value) for name, value in reversed(list(table.items()))]
+    pending = list(reversed(list(table.items())))
     while pending:
         name, value = pending.pop()
         if _is_nested(value) and isinstance(value, dict):
-            pending += [(f"{name}.{inner}", leaf) for inner, leaf in reversed(value.items())]
+            pending += [(f"{name}.{inner}", leaf) for inner, leaf in reversed(list(value.items()))]
         elif name in joined:
             raise Fault("has the same name as another tensor once names are joined with dots", RENAME_TEXT, str(name))
         else:
