@@ -6,11 +6,23 @@ from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import keras
+import numpy as np
+import pytest
 import torch
 from torch import nn
 
 import wdport
+from parity_tests.faults import FAMILIES, fault_set
+from tests.edits import edit
+from wdport.compare.programs import narrow_softmaxes
+from wdport.families.waveletdiff import layers as waveletdiff
+from wdport.families.waveletdiff import port as waveletdiff_port
+from wdport.nets import attention
+from wdport.parity.bfloat16_gate import POLICY, _gate, narrow_layers
+from wdport.recorder import cast
 
 TABLE = """
 format: 2
@@ -102,3 +114,60 @@ def test_an_error_before_a_layer_is_one_of_its_inputs(tmp_path: Path) -> None:
     (gate,) = [gate for gate in verdict.gates if not gate.passed]
     assert gate.name == "B'"
     assert str(gate.findings[0]).startswith("last inputs has ")
+
+
+def narrow(family: str) -> list[str]:
+    """The layers of a family's first example that compute a softmax in bfloat16."""
+    faults = fault_set(family)
+    config = next(iter(faults.examples.values()))
+    signature = faults.family.signature(config)
+    inputs = signature.in_port(cast(signature.make(0, 2, 1.0), np.float32))
+    return narrow_layers(faults.family.build(config, POLICY), inputs)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_families_compute_softmax_in_float32(family: str) -> None:
+    assert narrow(family) == []
+
+
+NARROW: dict[str, tuple[str, Any, str, str, str]] = {
+    "pixels": ("unet2d", attention.attend, "wide(", "(", "down_1/attention_0"),
+    "frames": ("wan_vae", attention.attend, "jnp.exp(", "(lambda x: jnp.exp(x.astype(v.dtype)))(",
+               "encoder/mid/attention_0"),
+    "tokens": ("masked_lm", attention.TokenAttention._read, "jnp.exp(", "(lambda x: jnp.exp(x.astype(v.dtype)))(",
+               "block_0/attention"),
+    "coefficients": ("waveletdiff", waveletdiff.Attention.call, "softmax(wide(logits)", "softmax((logits)",
+                     "level_0/block_0/attention"),
+}  # fmt: skip
+"""A family, an edit of a softmax in its port, and the first layer that has it."""
+
+
+@pytest.mark.parametrize("name", NARROW)
+def test_a_softmax_in_bfloat16_is_found(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    family, function, old, new, path = NARROW[name]
+    edit(monkeypatch, function, old, new)
+    paths = narrow(family)
+    assert path in paths
+    gate = _gate({}, 0, paths)
+    assert not gate.passed
+    assert f"{path} computes a softmax in bfloat16, and PyTorch in float32; cast its input" in map(str, gate.findings)
+
+
+def test_keras_softmax_in_a_port_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(waveletdiff_port, "Softmax", keras.layers.Softmax)
+    assert narrow("waveletdiff")[0] == "cross_level/aggregator_0/softmax"
+
+
+def test_an_exponential_without_a_sum_is_no_softmax() -> None:
+    """That of Mish, and one of float32; the logarithm of a softmax is one, in programs within others too."""
+    x = jnp.ones((3, 4), jnp.bfloat16)
+
+    def found(function: Any) -> bool:
+        return bool(narrow_softmaxes(jax.make_jaxpr(function)(x).jaxpr))
+
+    assert not found(lambda x: x * jnp.tanh(jax.nn.softplus(x)) @ x.T)
+    assert not found(lambda x: jax.nn.softmax(x.astype(jnp.float32)).astype(x.dtype))
+    assert found(jax.nn.softmax)
+    assert found(jax.jit(jax.nn.log_softmax))
+    assert found(lambda x: jax.jit(jnp.exp)(x).T @ x)
+    assert found(lambda x: jnp.sum(jnp.exp(x).astype(jnp.float32)))

@@ -218,6 +218,45 @@ def compared_numbers(program: Jaxpr, scalars: Mapping[Any, float] | None = None)
                 yield from compared_numbers(called, {name: number for name, number in pairs if number is not None})
 
 
+_SAME_VALUES = (*_SAME_NUMBER, "transpose", "squeeze", "stop_gradient")
+_SUMS = ("reduce_sum", "dot_general")
+
+
+def narrow_softmaxes(program: Jaxpr) -> list[str]:
+    """The scopes, which are paths of layers, in which a program computes a softmax in 16 bits: exponentials of which it
+    takes the sum. An activation, such as Mish, has exponentials without a sum."""
+    scopes: dict[str, None] = {}
+    _sum_powers(program, {}, "", scopes)
+    return list(scopes)
+
+
+def _sum_powers(program: Jaxpr, known: Mapping[Any, str], scope: str, scopes: dict[str, None]) -> dict[Any, str]:
+    """Add to ``scopes`` those of exponentials in 16 bits that are summed; ``known`` are the program's arguments that
+    hold such exponentials, with their scopes. Returns them with all others of the program."""
+    powers = dict(known)
+    for equation in program.eqns:
+        inputs = [None if isinstance(atom, Literal) else powers.get(atom) for atom in equation.invars]
+        origin = next((place for place in inputs if place is not None), None)
+        inside = "/".join(filter(None, (scope, str(equation.source_info.name_stack))))
+        kind = equation.primitive.name
+        if kind in ("exp", "exp2") and equation.invars[0].aval.dtype in (jnp.bfloat16, jnp.float16):
+            powers[equation.outvars[0]] = inside
+        elif origin is not None and kind in _SUMS:
+            scopes[origin] = None
+        elif origin is not None and kind in _SAME_VALUES:
+            powers[equation.outvars[0]] = origin
+        for inner in jax.tree.leaves(list(equation.params.values())):
+            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
+                called = inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
+                pairs = zip(reversed(called.invars), reversed(inputs), strict=False)
+                passed = {name: place for name, place in pairs if place is not None}
+                after = _sum_powers(called, passed, inside, scopes)
+                results = zip(equation.outvars, called.outvars, strict=False) if kind in _CALLS else ()
+                powers |= {name: after[atom] for name, atom in results
+                           if not isinstance(atom, Literal) and atom in after}  # fmt: skip
+    return powers
+
+
 def _scalar(constant: Any) -> float | None:
     # Not np.asarray of others: a key of a random generator is no array of numbers.
     is_number = any(jnp.issubdtype(jnp.result_type(constant), kind) for kind in (jnp.floating, jnp.integer))

@@ -3,6 +3,10 @@
 As in float32 (B), every layer is fed the reference's inputs, here rounded to bfloat16, and both sides' errors are
 relative to float64. The port's error may be a fixed multiple of the reference's, which counts as at least the rounding
 error of bfloat16.
+
+A softmax computed in bfloat16 moves results by less than that, and XLA may compute it in float32 on one device and not
+on another. In a family's own port, it is found in the traced program: autocast computes it in float32. A user's port
+may have Keras's own softmax, which computes in the policy's dtype.
 """
 
 from __future__ import annotations
@@ -15,13 +19,15 @@ import numpy as np
 
 from wdport.compare.calls import Calls, Case, Outputs, answers_of, cast, layer_of
 from wdport.compare.comparison import Comparison, RoundingErrors
-from wdport.compare.findings import GATES, Gate, Measure, notice
+from wdport.compare.findings import GATES, Gate, Measure, fact, notice
 from wdport.compare.gate_bounds import NUMERICS, UNIT_ROUNDOFF_16
 from wdport.compare.layer_errors import InPort
 from wdport.compare.measure import ErrorPair
-from wdport.compare.probe import Probe
+from wdport.compare.probe import Probe, stateless_call, tensors
+from wdport.compare.programs import TRACING, narrow_softmaxes
 from wdport.conversion.prepare import Prepared
-from wdport.families.roles import Sampled
+from wdport.families.roles import KeptByKeras, Sampled
+from wdport.keras_runtime import variable_values
 from wdport.model import Array, KerasModel
 from wdport.parity.trajectories import WHOLE, SamplingNetwork
 from wdport.recorder import changed_tokens, isolate, lifted, one_line, record, run
@@ -54,19 +60,34 @@ def bfloat16_gate(
     largest: dict[str, float] = {}
     for (name, _), ratio in ratios.items():
         largest[name] = max(ratio, largest.get(name, 0.0))
-    return _gate(ratios, len(taps) + len(comparison.outputs) + samples), largest
+    inputs = comparison.signature.in_port(cast(comparison.reference.inputs(cases[0]), np.float32))
+    narrow = [] if isinstance(prepared.family, KeptByKeras) else narrow_layers(model, inputs)
+    return _gate(ratios, len(taps) + len(comparison.outputs) + samples, narrow), largest
+
+
+def narrow_layers(model: KerasModel, inputs: tuple[Array, ...]) -> list[str]:
+    """The paths of the layers of a model that compute a softmax in 16 bits."""
+
+    def call(trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Array, ...]) -> list[jax.Array]:
+        return tensors(stateless_call(model, trainable, fixed, inputs)[0])
+
+    with TRACING:
+        return narrow_softmaxes(jax.make_jaxpr(call)(*variable_values(model), inputs).jaxpr)
 
 
 class _NotRun(Exception):
     """The user's reference does not run under autocast."""
 
 
-def _gate(ratios: Mapping[tuple[str, str], float], expected: int) -> Gate:
-    """The gate for the ratios of layers and of their inputs, by name and part."""
+def _gate(ratios: Mapping[tuple[str, str], float], expected: int, narrow: Sequence[str]) -> Gate:
+    """The gate for the ratios of layers and of their inputs, by name and part, and the paths of layers with a
+    ``narrow`` softmax."""
+    facts = tuple(fact(f"{path or 'the model'} computes a softmax in bfloat16, and PyTorch in float32; cast its input",
+                       path) for path in narrow)  # fmt: skip
     # A separate bound: a policy's bound on float32 does not apply to bfloat16.
     measures = tuple(Measure(name, "bfloat16", ratio, "bfloat16", NUMERICS, part)
                      for (name, part), ratio in ratios.items())  # fmt: skip
-    return GATES["B'"].gate(len({name for name, _ in ratios}), expected, measures)
+    return GATES["B'"].gate(len({name for name, _ in ratios}), expected, measures, facts)
 
 
 def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> ErrorPair:

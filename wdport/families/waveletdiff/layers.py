@@ -63,6 +63,13 @@ class Standardize(layers.Layer):
         return ops.cast((wide(x) - mean) * ops.rsqrt(variance + self.epsilon), x.dtype)
 
 
+class Softmax(layers.Softmax):
+    """A softmax in at least float32 under any policy; Keras's own computes in the policy's dtype."""
+
+    def call(self, inputs: Tensor, mask: Tensor | None = None) -> Tensor:
+        return ops.cast(super().call(wide(inputs), mask), inputs.dtype)
+
+
 class AdaptiveNorm(Composed):
     """Tokens (B, L, D), time embedding (B, T) -> scale * LN(tokens) + shift, [scale | shift] from time.
 

@@ -15,7 +15,15 @@ from wdport.diffusion.schedules import STEPS, noise_schedule
 from wdport.families.ported_model import PortedModel
 from wdport.families.waveletdiff.config import Config
 from wdport.families.waveletdiff.initial import UnitRows, linear
-from wdport.families.waveletdiff.layers import SCALE_GAIN, AdaptiveNorm, Attention, Mlp, Position, SinusoidEmbedding
+from wdport.families.waveletdiff.layers import (
+    SCALE_GAIN,
+    AdaptiveNorm,
+    Attention,
+    Mlp,
+    Position,
+    SinusoidEmbedding,
+    Softmax,
+)
 from wdport.families.waveletdiff.series import to_series
 from wdport.families.waveletdiff.variables import STEPS_PER_TIME
 from wdport.model import KerasLayer
@@ -94,7 +102,7 @@ class Aggregator(Mlp):
     def __init__(self, width: int, **kwargs: Any) -> None:
         super().__init__((width, width // 2, 1), gelu, **kwargs)
         # Over the tokens; Keras's default is the last axis, which has one entry.
-        self.softmax = layers.Softmax(axis=1, name="softmax")
+        self.softmax = Softmax(axis=1, name="softmax")
 
     def call(self, x: Tensor) -> Tensor:
         return self.softmax(super().call(x))
