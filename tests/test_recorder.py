@@ -404,6 +404,99 @@ def test_float32_by_name_is_float64_while_lifted() -> None:
     assert torch.arange(5).float().dtype == torch.float32
 
 
+class Rounds(nn.Module):
+    """Rounds to 16 bits as its code says, and adds the module's input, which is not rounded."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.scale = how, nn.Parameter(torch.tensor(1 / 3))
+        rates = torch.arange(1, 9) / 7
+        self.register_buffer("rates", rates.half() if how == "buffer" else rates)
+
+    def forward(self, x: Tensor) -> Tensor:
+        rates = self.rates
+        return (
+            x
+            + self.scale
+            * {
+                "buffer": lambda: rates.to(x.dtype),
+                "to": lambda: rates.to(torch.bfloat16).to(x.dtype),
+                "float": lambda: rates.half().float(),
+                "type": lambda: rates.type(torch.HalfTensor),
+                "name": lambda: rates.type("torch.BFloat16Tensor"),
+                "tensor": lambda: torch.tensor([0.1], dtype=torch.float16) * rates,
+                "linspace": lambda: torch.linspace(0.1, 1, 8, dtype=torch.bfloat16) * rates,
+                "product": lambda: rates.half() * rates.half(),
+                "function": lambda: rates.bfloat16().exp()[None].expand(4, 8),
+                "sum": lambda: rates.bfloat16().sum(dtype=torch.float32),
+                "as weights": lambda: rates.to(self.scale.dtype),
+            }[self.how]()
+        )
+
+
+@pytest.mark.parametrize("how", ["buffer", "to", "float", "type", "name", "tensor", "linspace", "product", "function",
+                                 "sum", "as weights"])  # fmt: skip
+def test_16_bits_that_the_code_states_stay_while_lifted(how: str, tmp_path: Path) -> None:
+    """The float64 module computes what the module itself does in float32, to its rounding."""
+    save(tmp_path / "a.pt", Rounds(how).state_dict())
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(sys.modules[__name__], "rounding", lambda: Rounds(how), raising=False)
+        modules = build(f"{__name__}:rounding", str(tmp_path / "a.pt")).modules
+    x = tokens(4, 8)
+    with torch.no_grad():
+        plain = Rounds(how)(torch.from_numpy(x).float()).double().numpy()
+    with lifted():
+        (output,) = recorder.run(modules["float64"], (x,))
+    assert output.dtype == np.float64
+    assert np.allclose(output, plain, rtol=1e-6, atol=1e-6)
+    assert modules["float64"].rates.dtype == torch.float64
+    assert not np.array_equal(output, output.astype(np.float32))
+
+
+class Summed(nn.Module):
+    def __init__(self, how: str) -> None:
+        super().__init__()
+        self.how, self.fc = how, nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.how == "half":
+            return (x.half() @ x.half().transpose(0, 1)).to(x.dtype)
+        with torch.autocast("cpu", torch.bfloat16, enabled=self.how == "autocast"):
+            return self.fc(x).to(x.dtype)
+
+
+@pytest.mark.parametrize("how", ["half", "autocast", "disabled"])
+def test_sums_in_16_bits_are_refused(how: str) -> None:
+    single = Summed(how).eval()
+    modules = {"float32": single, "float64": copy.deepcopy(single).double()}
+    if how == "disabled":
+        recorder.observe(modules, recorder.CASES[0], (tokens(4, 8),))
+        return
+    with pytest.raises(Refusal, match="no port can repeat") as refusal:
+        recorder.observe(modules, recorder.CASES[0], (tokens(4, 8),))
+    assert refusal.value.exit_code == 6
+
+
+def test_a_module_stored_in_16_bits_computes_in_float64(tmp_path: Path) -> None:
+    """Its weights are rounded, and nothing else."""
+
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.fc = nn.Linear(8, 8)
+            self.register_buffer("rates", torch.arange(8) / 7)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.fc(x) * self.rates
+
+    save(tmp_path / "a.pt", Net().half().state_dict())
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(sys.modules[__name__], "stored", lambda: Net().to(torch.float16), raising=False)
+        wide = build(f"{__name__}:stored", str(tmp_path / "a.pt")).modules["float64"]
+    assert torch.equal(wide.rates, torch.arange(8, dtype=torch.float64) / 7)
+    assert torch.equal(wide.fc.weight, wide.fc.weight.half().double())
+
+
 def test_arrays_become_tensors_while_lifted() -> None:
     """What torch.tensor is given is looked at, to tell empty tensors: that may be an array, or a list of them."""
     values = np.arange(3.0)

@@ -111,8 +111,8 @@ WHOLE: Final = 2.0**24
 
 
 def float32_share(values: Array) -> float:
-    """Share of the distinct values, other than small whole numbers, that float32 holds exactly; 0.0 if there are none.
-    A bias that a layer outputs unchanged at many steps counts once. Integers have none."""
+    """Share of the distinct values, other than small whole numbers and those of 16 bits, that float32 holds exactly;
+    0.0 if there are none. A bias that a layer outputs unchanged at many steps counts once. Integers have none."""
     if values.dtype.kind != "f":
         return 0.0
     flat = values.ravel(order="K")
@@ -133,8 +133,10 @@ def one_magnitude(values: Array) -> bool:
 
 
 def _telling(values: Array) -> Array:
-    """Which values are none of the whole numbers that float32 holds all of, which rounding and counting make."""
-    return np.asarray((values != np.rint(values)) | (np.abs(values) > WHOLE))
+    """Which values are neither whole numbers that float32 holds all of, which rounding and counting make, nor numbers
+    of at most eleven binary digits, to which code may round on purpose."""
+    digits = np.asarray(values, np.float64).view(np.int64) & (2**42 - 1)
+    return np.asarray(((values != np.rint(values)) | (np.abs(values) > WHOLE)) & (digits != 0))
 
 
 def _exact_in_float32(values: Array) -> Array:
