@@ -239,6 +239,7 @@ class Comparison:
         taps: the errors of every layer and output by the reference's name.
         outputs: the names of the network's outputs among ``taps``.
         arranged: layers whose values are in another order while everything after them agrees, with the order.
+        undetermined: layers whose result in some samples one rounding decides, with the kinds of the samples.
         parts: the errors of the parts of a divided output, if it has any.
         single: float32 errors.
         pairwise: float32 errors of isolated layers with their sums computed pairwise; empty unless an error in
@@ -261,6 +262,7 @@ class Comparison:
     taps: dict[str, TapResult] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     arranged: dict[str, str] = field(default_factory=dict)
+    undetermined: dict[str, dict[str, None]] = field(default_factory=dict)
     single: RoundingErrors = field(default_factory=RoundingErrors)
     pairwise: RoundingErrors = field(default_factory=RoundingErrors)
     evidence: Evidence | None = None

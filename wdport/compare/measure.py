@@ -81,10 +81,15 @@ def sample_errors(candidate: Array, reference: Array, floors: Sequence[float]) -
 
 def largest_error(differences: Array, sizes: Array, floors: Sequence[float]) -> float:
     """The largest relative error of a sample, as for :func:`sample_errors`, from norms by sample."""
+    return max(relative_errors(differences, sizes, floors), default=0.0)
+
+
+def relative_errors(differences: Array, sizes: Array, floors: Sequence[float]) -> list[float]:
+    """The relative error of every sample, as for :func:`sample_errors`, from norms by sample."""
     ordinary = min((size for size, floor in zip(sizes, floors, strict=True) if size and not floor), default=0.0)
     scales = np.maximum(sizes, np.asarray(floors) * ordinary)
     pairs = zip(differences.tolist(), scales.tolist(), strict=True)
-    return max((error / scale if scale else (inf if error else 0.0) for error, scale in pairs), default=0.0)
+    return [error / scale if scale else (inf if error else 0.0) for error, scale in pairs]
 
 
 WHOLE: Final = 2.0**24
