@@ -949,7 +949,7 @@ class Spread:
     """How far one tap moves when everything that it is given is perturbed by one rounding: sums of squares and largest
     values, the maximum over the draws, of its inputs, its isolated outputs, and its outputs in the running network.
 
-    ``samples`` has the sums of squares of every sample of the batch by part, in a case with extreme values.
+    ``samples`` has the sums of squares of every sample of the batch by part.
     """
 
     fed: tuple[float, float] = (0.0, 0.0)
@@ -957,16 +957,19 @@ class Spread:
     running: tuple[float, float] = (0.0, 0.0)
     samples: dict[str, list[float]] = field(default_factory=dict)
 
-    def add(self, part: str, moved: Nested, still: Nested, samples: int) -> None:
-        """Add one draw: how far the values of ``part`` have ``moved`` from ``still``."""
+    def add(self, part: str, moved: Nested, still: Nested, samples: int = 0) -> None:
+        """Add one draw: how far the values of ``part`` have ``moved`` from ``still``, also by sample if their number is
+        given."""
         every = zip(leaves(list(moved)), leaves(list(still)))
-        pairs = [(a, b) for a, b in every if b.dtype.kind == "f" and a.shape == b.shape]  # rounding may choose others
-        distances = [_distance(a, b) for a, b in pairs]
+        alike = [(a, b) for a, b in every if a.shape == b.shape]  # rounding may choose others
+        moves = [(_distance(a, b), b.dtype.kind) for a, b in alike]
+        distances = [distance for distance, kind in moves if kind == "f"]
         square = float(sum(float(np.sum(distance * distance)) for distance in distances))
         largest = [float(np.max(distance, initial=0.0)) for distance in distances]
         before = getattr(self, part)
         setattr(self, part, (max(before[0], square), max([before[1], *largest])))
-        rows = [distance.reshape(samples, -1) for distance in distances if samples and distance.shape[:1] == (samples,)]
+        # With integers, such as the place of a maximum, to see whether a rounding decides them.
+        rows = [distance.reshape(samples, -1) for distance, _ in moves if samples and distance.shape[:1] == (samples,)]
         if rows:
             squares = np.sum([np.sum(row * row, axis=1) for row in rows], axis=0)
             self.samples[part] = np.maximum(squares, self.samples.get(part, 0.0)).tolist()
@@ -1002,10 +1005,10 @@ def conditioning(module: Module, case: Case, inputs: tuple[Array, ...]) -> Condi
             result.add_outputs(disturbed, outputs)
             for name, spread in result.taps.items():
                 if name in isolated:
-                    spread.add("fed", isolated[name].inputs, calls[name].inputs, len(case.extremes))
-                    spread.add("made", isolated[name].outputs, calls[name].outputs, len(case.extremes))
+                    spread.add("fed", isolated[name].inputs, calls[name].inputs, case.batch)
+                    spread.add("made", isolated[name].outputs, calls[name].outputs, case.batch)
                 if name in running:
-                    spread.add("running", running[name].outputs, calls[name].outputs, len(case.extremes))
+                    spread.add("running", running[name].outputs, calls[name].outputs, case.batch)
     return result
 
 
@@ -1032,8 +1035,8 @@ def float32_errors(modules: Mapping[str, Module], case: Case, inputs: tuple[Arra
             for name, spread in result.taps.items():
                 if name in isolated and name in right:
                     sides = cast(isolated[name], np.float64), right[name]
-                    spread.add("fed", sides[0].inputs, sides[1].inputs, len(case.extremes))
-                    spread.add("made", sides[0].outputs, sides[1].outputs, len(case.extremes))
+                    spread.add("fed", sides[0].inputs, sides[1].inputs)
+                    spread.add("made", sides[0].outputs, sides[1].outputs)
     return result
 
 
@@ -1054,8 +1057,8 @@ def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
 
 def _distance(first: Array, second: Array) -> Array:
     """|a - b|, which is 0 where both are the same infinity, and for booleans 1 where they differ."""
-    if first.dtype.kind == "b":
-        return np.asarray(first != second, np.float64)
+    if first.dtype.kind in "biu":
+        return np.abs(np.subtract(first, second, dtype=np.float64))
     return np.abs(np.subtract(first, second, where=first != second, out=np.zeros(first.shape, first.dtype)))
 
 

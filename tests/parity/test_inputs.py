@@ -44,6 +44,7 @@ TABLES = {
     "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
 }  # fmt: skip
 TABLES["Imaged"] = 'inputs: ["x: b 4 4 4"]\n' + LAYERS + "  - {torch: first, keras: first, kind: conv2d, then: relu}\n"
+TABLES["Tied"] = 'inputs: ["x: b 8"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n"
 TABLES |= {"padded": TABLES["Recurrent"], "Trained": TABLES["Steps"], "Routed": TABLES["Steps"]}
 
 FAULTS = [
@@ -66,6 +67,7 @@ FAULTS = [
     ("Marked", "cutoff"),
     ("Marked", "seen"),
     ("Normed", "trains"),
+    ("Tied", "tied_small"),
 ]
 CONTROLS = [("Recurrent", "recurrent"), ("Pooled", "pooled"), ("Placed", "placed"), ("Gappy", "gappy"),
             ("Normed", "network"), ("Attended", "attended"), ("Steps", "cached"), ("Rows", "rows"),
@@ -117,6 +119,14 @@ def test_a_port_that_is_wrong_at_an_edge_fails(reference: str, port: str, tmp_pa
     assert findings(verdict)
     if reference == "Normed":
         assert any("where the model is called as model(x)" in each for each in findings(verdict))
+
+
+def test_a_sample_that_rounding_decides_is_left_out(tmp_path: Path) -> None:
+    verdict = verified(tmp_path, "Tied", "tied")
+    notes = [str(finding) for finding in verdict.gates[0].findings if "one rounding decides" in str(finding)]
+    assert verdict
+    assert len(notes) == 1
+    assert notes[0].startswith("left out of head: samples of constant,")
 
 
 @pytest.mark.parametrize("port", ["imaged", "imaged_first", "imaged_wrong"])

@@ -243,6 +243,7 @@ class Comparison:
         taps: the errors of every layer and output by the reference's name.
         outputs: the names of the network's outputs among ``taps``.
         arranged: layers whose values are in another order while everything after them agrees, with the order.
+        undetermined: layers whose result in some samples one rounding decides, with the kinds of the samples.
         parts: the errors of the parts of a divided output, if it has any.
         single: float32 errors by case.
         pairwise: the same with the port's sums computed pairwise, of cases in which an error in ``single`` exceeds the
@@ -266,6 +267,7 @@ class Comparison:
     taps: dict[str, TapResult] = field(default_factory=dict)
     outputs: tuple[str, ...] = ()
     arranged: dict[str, str] = field(default_factory=dict)
+    undetermined: dict[str, dict[str, None]] = field(default_factory=dict)
     single: dict[Case, RoundingErrors] = field(default_factory=dict)
     pairwise: dict[Case, RoundingErrors] = field(default_factory=dict)
     times: dict[str, ErrorPair] = field(default_factory=dict)

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from wdport.compare.calls import leaves
+from wdport.compare.calls import Case, leaves
 from wdport.compare.comparison import FED_INPUTS, PARTS, WHOLE, Comparison
 from wdport.compare.findings import ALONE, FED, GATES, OUTPUT, RUNNING, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.gate_bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS
-from wdport.compare.layer_errors import output_errors
-from wdport.compare.measure import largest_error
+from wdport.compare.layer_errors import floors_of, output_errors
+from wdport.compare.measure import largest_error, relative_errors
 from wdport.compare.results import TapResult
 from wdport.model import Array
 from wdport.recorder import MASKING, Conditioning, Observation, Spread
@@ -48,6 +49,43 @@ def explained(
     return by_tap, Explained(output_error, output_error, output_error)
 
 
+Loose = dict[str, dict[str, set[int]]]
+"""Samples of a batch by tap and by part: "fed", "made" and "running"."""
+
+
+def undetermined(conditioning: Conditioning, observation: Observation, case: Case) -> Loose:
+    """The samples in which one rounding changes the reference's own result by more than :data:`LEAK`, such as
+    the place of the maximum of numbers that are equal but for their rounding: those of such a layer, and of all after
+    it."""
+    floors, kinds = floors_of(case) or (0.0,) * case.batch, case.extremes or ("",) * case.batch
+    # Odd multiples of 1/2 and so on are exact, and are there to show how numbers are rounded.
+    doubtful = [index for index, kind in enumerate(kinds) if kind != "whole"]
+
+    def lost(moves: Sequence[float], values: Sequence[object]) -> set[int]:
+        sizes = _sizes(values, len(floors))
+        if sizes is None or len(moves) != len(sizes):
+            return set()
+        errors = relative_errors(np.sqrt(moves), sizes, floors)
+        return {index for index in doubtful if errors[index] > LEAK}
+
+    before, within = set[int](), defaultdict[str, set[int]](set)
+    loose: Loose = {}
+    for name, spread in conditioning.taps.items():  # in order of completion
+        call = observation.calls.get(name)
+        if call is None:
+            continue
+        isolated, running = (lost(spread.samples.get(part, []), call.outputs) for part in ("made", "running"))
+        isolated |= within[name]
+        within[call.caller] |= isolated | running
+        before |= isolated | running
+        inputs = lost(spread.samples.get("fed", []), call.inputs)
+        loose[name] = {"fed": inputs | before, "made": isolated, "running": running | before}
+    moved = [np.sum(np.square(array.reshape(len(floors), -1)), 1) for array in conditioning.outputs
+             if array.shape[:1] == (len(floors),)]  # fmt: skip
+    loose[OUTPUT] = {"made": before | (lost(np.sum(moved, 0).tolist(), observation.outputs) if moved else set())}
+    return loose
+
+
 def _explained(effect: float) -> float:
     # At most LEAK: the weakest logic fault known, a wrong epsilon, shows 1e-5.
     return min(NUMERICS * effect, LEAK)
@@ -60,11 +98,16 @@ def _effect(spread: Spread, part: str, values: Sequence[object], floors: Sequenc
     size = float(sum(np.sum(array * array) for array in arrays))
     overall: float = (getattr(spread, part)[0] / max(size, float(np.finfo(np.float64).tiny))) ** 0.5
     moves, batch = spread.samples.get(part, []), len(floors)
-    rows = [array.reshape(batch, -1) for array in arrays if batch and array.shape[:1] == (batch,)]
-    if not rows or len(moves) != batch:
+    sizes = _sizes(values, batch)
+    if sizes is None or len(moves) != batch:
         return overall
-    sizes = np.sqrt(np.sum([np.sum(row * row, axis=1) for row in rows], axis=0))
     return max(overall, largest_error(np.sqrt(moves), sizes, floors))
+
+
+def _sizes(values: Sequence[object], batch: int) -> Array | None:
+    """The norm of every sample of a batch, of all arrays that have its axis; ``None`` if there are none."""
+    rows = [array.reshape(batch, -1) for array in _unmasked(values) if batch and array.shape[:1] == (batch,)]
+    return np.sqrt(np.sum([np.sum(row * row, axis=1) for row in rows], axis=0)) if rows else None
 
 
 def beyond(result: TapResult, error: float, allowed: float) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
@@ -121,16 +121,24 @@ def floors_of(case: Case) -> tuple[float, ...]:
     return tuple({"zeros": 1.0, "constant": 1.0, "small": TINY}.get(extreme, 0.0) for extreme in case.extremes)
 
 
+def without(floors: Sequence[float], samples: Collection[int]) -> tuple[float, ...]:
+    """Floors with which these samples are left out."""
+    return tuple(inf if index in samples else floor for index, floor in enumerate(floors))
+
+
 def tap_errors(
-    tap: Tap, candidate: Calls, expected: Mapping[str, ExpectedCall], floors: Sequence[float] = ()
-) -> tuple[float, float] | None:
-    """Relative errors of a tap's inputs and outputs; ``None`` if one side did not run it."""
+    tap: Tap, candidate: Calls, expected: Mapping[str, ExpectedCall], floors: Sequence[float] = (),
+    made_floors: Sequence[float] | None = None,
+) -> tuple[float, float] | None:  # fmt: skip
+    """Relative errors of a tap's inputs and outputs; ``None`` if one side did not run it. ``floors`` are by sample, see
+    :func:`floors_of`; those of the outputs may differ."""
     port_call, call = candidate.get(tap.candidate), expected.get(tap.candidate)
     if port_call is None or call is None:
         return None
     first, right = candidate.get(tap.fed), expected.get(tap.fed)
     before = _largest(fed(first, right), floors) if first is not None and right is not None else 0.0
-    return max(before, _largest(fed(port_call, call), floors)), _largest(made(tap, port_call, call), floors)
+    made_floors = floors if made_floors is None else made_floors
+    return max(before, _largest(fed(port_call, call), floors)), _largest(made(tap, port_call, call), made_floors)
 
 
 def wrong_samples_of(
@@ -229,6 +237,12 @@ def _largest(pairs: Sequence[tuple[Array, Array]] | None, floors: Sequence[float
 def _error(candidate: Array, reference: Array, floors: Sequence[float]) -> float:
     if candidate.shape != reference.shape:
         return inf
+    if inf in floors and candidate.shape[:1] == (len(floors),):
+        counted = np.isfinite(floors)
+        if not counted.any():
+            return 0.0
+        candidate, reference = candidate[counted], reference[counted]
+        floors = tuple(floor for floor in floors if floor < inf)
     error = relative_l2(candidate, reference)
     return max(error, sample_errors(candidate, reference, floors)) if floors else error
 

@@ -79,7 +79,7 @@ def wrong_samples(candidate: Array, reference: Array, floors: Sequence[float], b
     """The samples whose error, as for :func:`sample_errors`, exceeds the bound; empty if that cannot be told."""
     if not candidate.ndim or candidate.shape != reference.shape or len(reference) != len(floors):
         return set()
-    errors = errors_of_samples(*_norms(candidate, reference), floors)
+    errors = relative_errors(*_norms(candidate, reference), floors)
     return {index for index, error in enumerate(errors) if not error <= bound}
 
 
@@ -95,10 +95,10 @@ def _norms(candidate: Array, reference: Array) -> tuple[Array, Array]:
 
 def largest_error(differences: Array, sizes: Array, floors: Sequence[float]) -> float:
     """The largest relative error of a sample, as for :func:`sample_errors`, from norms by sample."""
-    return max(errors_of_samples(differences, sizes, floors), default=0.0)
+    return max(relative_errors(differences, sizes, floors), default=0.0)
 
 
-def errors_of_samples(differences: Array, sizes: Array, floors: Sequence[float]) -> list[float]:
+def relative_errors(differences: Array, sizes: Array, floors: Sequence[float]) -> list[float]:
     """The relative error of every sample, as for :func:`sample_errors`, from norms by sample."""
     ordinary = min((size for size, floor in zip(sizes, floors, strict=True) if size and not floor), default=0.0)
     scales = np.maximum(sizes, np.asarray(floors) * ordinary)

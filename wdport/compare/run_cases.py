@@ -23,7 +23,7 @@ from wdport.compare.comparison import Clock, Companion, Comparison, OutputParts,
 from wdport.compare.findings import OUTPUT
 from wdport.compare.gate_bounds import FLOAT32_SHARE
 from wdport.compare.gate_bounds import bounds as default_bounds
-from wdport.compare.gates import NOTHING, Explained, beyond, explained
+from wdport.compare.gates import NOTHING, Explained, Loose, beyond, explained, undetermined
 from wdport.compare.layer_errors import (
     InPort,
     floors_of,
@@ -32,6 +32,7 @@ from wdport.compare.layer_errors import (
     output_names,
     rearranged,
     tap_errors,
+    without,
     wrong_samples_of,
 )
 from wdport.compare.measure import ErrorPair, Ranges, float32_share, wrong_samples
@@ -42,7 +43,7 @@ from wdport.compare.sightings import Sightings
 from wdport.compare.taps import Tap
 from wdport.errors import WdportError
 from wdport.model import Array
-from wdport.recorder import Observation, Single, one_line
+from wdport.recorder import Conditioning, Observation, Single, one_line
 
 CASES_AT_ONCE = 1
 """Cases that the port computes while the reference runs the next: each holds several copies of every layer's arrays."""
@@ -306,6 +307,15 @@ class _Engine:
         padded = {name for name in started.into.misfed if (error := running[name]) and error[1] <= self.logic}
         running |= dict.fromkeys(padded, (0.0, 0.0))
         running |= self._arranged(running, through, started, outputs)
+        loose, conditioning, differing = Loose(), None, self._differing(running)
+        # An ordinary sample of scale 1 is to be determined: a layer that is compared nowhere would pass.
+        unusual = bool(started.case.extremes) or started.case.scale != 1.0
+        if unusual and (differing or self._output_differs(started, outputs)):
+            conditioning = result.reference.conditioning(started.case, "float64")
+            loose = undetermined(conditioning, started.observation, started.case)
+            loose = {name: parts for name, parts in loose.items() if name in (*differing, OUTPUT)}
+            determined = self._tap_errors(through, started, started.calls, started.into, loose, "running")
+            running |= {name: determined[name] for name in differing}
         isolated, isolated_outputs, into = running, outputs, started.into
         isolated_calls, expected = through, started.calls
         if self._differing(running):
@@ -319,15 +329,15 @@ class _Engine:
                     into = InPort(started.taps, isolated_calls)
                     expected = into(started.observation.calls)
             self._keep(started, isolated_calls, isolated_outputs, expected)
-            isolated = self._tap_errors(isolated_calls, started, expected, into)
+            isolated = self._tap_errors(isolated_calls, started, expected, into, loose, "made")
             isolated |= dict.fromkeys(into.misfed, (inf, 0.0))  # of these, the code around the layer is to blame
             isolated |= dict.fromkeys(padded, (0.0, 0.0))
         if not result.arranged:
             for name, text in into.misfits.items():
                 if name not in padded:
                     result.find(f"{name}: {text}", name)
-        explanations = self._explained(started, running, isolated)
-        self._output_errors(started, outputs, isolated_outputs, explanations.get(OUTPUT, NOTHING))
+        explanations = self._explained(started, conditioning, running, isolated)
+        self._output_errors(started, outputs, isolated_outputs, explanations.get(OUTPUT, NOTHING), loose)
         if started.outputs and any(result.taps[name].isolated > self.logic for name in result.outputs):
             self._keep(started, through, outputs, started.calls)  # of code after the last layer
         called = {tap.reference for tap in started.taps}
@@ -372,15 +382,29 @@ class _Engine:
         self.result.evidence = self.result.evidence or evidence
 
     def _tap_errors(
-        self, calls: Calls, started: _Started, expected: Mapping[str, ExpectedCall], into: InPort
-    ) -> dict[str, tuple[float, float] | None]:
-        """Errors by the reference's name; infinite if the arrays cannot be compared."""
-        floors = floors_of(started.case)
-        errors = {tap.reference: tap_errors(tap, calls, expected, floors) for tap in started.taps}
+        self, calls: Calls, started: _Started, expected: Mapping[str, ExpectedCall], into: InPort,
+        loose: Loose | None = None, part: str = "",
+    ) -> dict[str, tuple[float, float] | None]:  # fmt: skip
+        """Errors by the reference's name; infinite if the arrays cannot be compared. Samples that are ``loose`` in this
+        ``part`` of a tap's outputs, or in its inputs, are left out."""
+        floors, errors = floors_of(started.case), dict[str, tuple[float, float] | None]()
+        kinds = started.case.extremes or (f"scale x{started.case.scale:g}",) * started.case.batch
+        for tap in started.taps:
+            samples = (loose or {}).get(tap.reference, {})
+            fed, lost = samples.get("fed", ()), samples.get(part, ())
+            sides = [without(floors or (0.0,) * len(kinds), samples) if samples else floors for samples in (fed, lost)]
+            errors[tap.reference] = tap_errors(tap, calls, expected, *sides)
+            self._leave_out(tap.reference, [kinds[index] for index in sorted({*fed, *lost})])
         for name in into.misfits:
             error = errors.get(name)
             errors[name] = (0.0, inf) if error is None else error
         return errors
+
+    def _leave_out(self, name: str, kinds: Sequence[str]) -> None:
+        """Note that samples of these kinds are left out of a layer."""
+        if kinds:
+            names = dict.fromkeys(kind or "ordinary values" for kind in kinds)
+            self.result.undetermined.setdefault(name, {}).update(names)
 
     def _differing(self, errors: Mapping[str, tuple[float, float] | None]) -> list[str]:
         """The names with an error beyond the bound; NaN is."""
@@ -401,13 +425,20 @@ class _Engine:
         self.result.arranged |= {name: order for name, order in orders.items() if order}
         return dict.fromkeys(orders, (0.0, 0.0))
 
-    def _explained(self, started: _Started, *errors: Mapping[str, tuple[float, float] | None]) -> dict[str, Explained]:
+    def _output_differs(self, started: _Started, outputs: Outputs) -> bool:
+        """Whether an output alone differs, which no layer's result shows, such as the place of a maximum."""
+        floors = floors_of(started.case)
+        return bool(started.outputs) and not max(output_errors(outputs, started.outputs, floors)) <= self.logic
+
+    def _explained(
+        self, started: _Started, conditioning: Conditioning | None,
+        *errors: Mapping[str, tuple[float, float] | None],
+    ) -> dict[str, Explained]:  # fmt: skip
         """The relative errors that one rounding explains, by tap; measured only if an error exceeds the bound."""
         if not any(map(self._differing, errors)):
             return {}
-        by_tap, output = explained(
-            self.result.reference.conditioning(started.case, "float64"), started.observation, floors_of(started.case)
-        )
+        conditioning = conditioning or self.result.reference.conditioning(started.case, "float64")
+        by_tap, output = explained(conditioning, started.observation, floors_of(started.case))
         return {**by_tap, OUTPUT: output}
 
     def _repeat(self, random_biases: bool) -> None:
@@ -472,9 +503,12 @@ class _Engine:
             if all((path := tap.candidate) in side for side in (port, references, truths))
         )
 
-    def _output_errors(self, started: _Started, outputs: Outputs, isolated_outputs: Outputs, spread: Explained) -> None:
+    def _output_errors(
+        self, started: _Started, outputs: Outputs, isolated_outputs: Outputs, spread: Explained, loose: Loose
+    ) -> None:
         """Compare the network's outputs, as a whole and part by part."""
         result, reference, extremes = self.result, started.outputs, bool(started.case.extremes)
+        lost = loose.get(OUTPUT, {}).get("made", ())
         isolated = reference
         if not reference and isolated_outputs is not outputs:
             # Outputs of another size may be the fault of one layer.
@@ -490,6 +524,7 @@ class _Engine:
                 measured.isolated = max(measured.isolated, error)
                 continue
             floors, sides = floors_of(started.case), (outputs, isolated_outputs)
+            floors = without(floors or (0.0,) * started.case.batch, lost) if lost else floors
             errors = [output_errors((side[index],), (reference[index],), floors)[0] for side in sides]
             measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))
             own_error = beyond(measured, errors[1], spread.isolated)

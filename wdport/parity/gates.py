@@ -34,7 +34,7 @@ def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
     parts = (_notes(prepared, comparison), _conditioned(comparison), _left_out(comparison), _arranged(comparison),
-             comparison.reference.notes)  # fmt: skip
+             _undetermined(comparison), comparison.reference.notes)  # fmt: skip
     notes = [*prepared.notes, *(note for part in parts for note in part)]
     facts = (*comparison.findings, *unequal, *lost, *_unfit(prepared, comparison), *map(notice, notes))
     return GATES["0"].gate(compared, expected, facts=facts)
@@ -95,6 +95,13 @@ def _arranged(comparison: Comparison) -> list[str]:
     """Notes on layers whose values are in another order while everything after them agrees."""
     layers = _by_reason(comparison.arranged)
     return [f"differs inside, outputs equal: {names} ({order})" for order, names in layers.items()]
+
+
+def _undetermined(comparison: Comparison) -> list[str]:
+    """Notes on the samples that are left out of a layer."""
+    layers = _by_reason({name: ", ".join(kinds) for name, kinds in comparison.undetermined.items()})
+    return [f"left out of {names}: samples of {kinds}, where one rounding decides the result, as among equal numbers"
+            for kinds, names in layers.items()]  # fmt: skip
 
 
 def _by_reason(reasons: Mapping[str, str]) -> dict[str, str]:

@@ -157,8 +157,8 @@ class SpreadFacts(TypedDict):
     made: Annotated[Pair, about("Change in the layer's isolated outputs.")]
     running: Annotated[Pair, about("Change in the layer's outputs in the running network.")]
     samples: NotRequired[Annotated[dict[str, list[float]], about(
-        "Sums of the squares of the changes for each sample of the batch, by `fed`, `made` and `running`; only in a "
-        "case with `extremes`.")]]  # fmt: skip
+        "Sums of the squares of the changes for each sample of the batch, by `fed`, `made` and "
+        "`running`.")]]  # fmt: skip
 
 
 class SingleFacts(TypedDict):

@@ -259,6 +259,36 @@ class Pool(Chosen):
         return ops.sum(weights[..., None] * x, 1)
 
 
+class Tied(nn.Module):
+    """The features that are above the mean; of equal ones, rounding decides."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.head = nn.Linear(8, 8), nn.Linear(8, 2)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.where(x > x.mean(-1, keepdim=True), self.first(x), 0.0))
+
+
+class Above(Chosen):
+    """Adds one number after the other; by ``how``, also takes the smaller ones of small numbers."""
+
+    def call(self, x: Any, y: Any) -> Any:
+        above = x > (sum(x[:, index] for index in range(8)) / 8)[:, None]
+        if self.how == "small":
+            above = above | (ops.max(ops.abs(x), -1, keepdims=True) < 0.01)
+        return ops.where(above, y, 0.0)
+
+
+def tied(how: str = "") -> Any:
+    x = keras.Input((8,))
+    y = Above(how, name="above")(x, layers.Dense(8, name="first")(x))
+    return keras.Model(x, layers.Dense(2, name="head")(y))
+
+
+tied_small = partial(tied, "small")
+
+
 class Softmax(Chosen):
     """Softmax; by ``how``, logits are not shifted, or by the largest of the batch."""
 

@@ -411,7 +411,7 @@ def fresh_gate(files: BothFiles, say: Say) -> tuple[Gate, list[str]]:
     say(f"fresh inputs of seed {seed}")
     with Worker("reference", {"pair": to_json(files.pair)}) as reference:
         run = _FreshRun(files, reference, seed)
-        facts: Mapping[str, Any] = ask_reference(reference, {"do": "masks"}).facts
+        stated: Mapping[str, Any] = ask_reference(reference, {"do": "masks"}).facts
         # The port answers all questions before the reference gets them, and ends: it cannot learn the right answers.
         checkpoint = files.prepared.checkpoint
         paths = [*([] if checkpoint.path.is_dir() else [checkpoint.path]), *checkpoint.files.values()]
@@ -419,7 +419,7 @@ def fresh_gate(files: BothFiles, say: Say) -> tuple[Gate, list[str]]:
             port = PortAlone(worker)
             if port.failure:
                 return GATES["N"].gate(1, 1, facts=(fact(f"the port alone: {port.failure}"),)), run.words
-            run.ask_port(port, facts["masks"])
+            run.ask_port(port, stated["masks"])
         gate = run.compare(say)
     return replace(gate, seconds=round(time.monotonic() - started, 3)), run.words
 
