@@ -78,7 +78,7 @@ if TYPE_CHECKING:
     Index = Dict[str, Any]
     """The index of the file, as JSON."""
 
-SCHEMA = 3
+SCHEMA = 4
 BIAS_SEED = 7
 RECOMPOSED = 1e-12
 """Maximum relative float64 difference between attention composed here and the module's own."""

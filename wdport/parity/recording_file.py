@@ -198,7 +198,7 @@ class RecordingForm(TypedDict):
     """Index of a recording, ``index.npy`` as UTF-8 JSON. Arrays are separate members, referred to as ``N``; as ``N:s``,
     rounded to float32; or as ``N:d``, rounded to float32 and converted back to float64."""
 
-    schema: Annotated[Literal[3], about("Version number of the format.")]
+    schema: Annotated[Literal[4], about("Version number of the format.")]
     reference: Annotated[str, about("Function that builds the PyTorch model, as `module:function`.")]
     checkpoint: Annotated[CheckpointFacts, about("The checkpoint.")]
     environment: Annotated[Environment, about("Environment in which the model was run.")]
