@@ -230,10 +230,10 @@ def narrow_softmaxes(program: Jaxpr) -> list[str]:
     return list(scopes)
 
 
-def _sum_powers(program: Jaxpr, known: Mapping[Any, str], scope: str, scopes: dict[str, None]) -> dict[Any, str]:
-    """Add to ``scopes`` those of exponentials in 16 bits that are summed; ``known`` are the program's arguments that
+def _sum_powers(program: Jaxpr, handed: Mapping[Any, str], scope: str, scopes: dict[str, None]) -> dict[Any, str]:
+    """Add to ``scopes`` those of exponentials in 16 bits that are summed; ``handed`` are the program's arguments that
     hold such exponentials, with their scopes. Returns them with all others of the program."""
-    powers = dict(known)
+    powers = dict(handed)
     for equation in program.eqns:
         inputs = [None if isinstance(atom, Literal) else powers.get(atom) for atom in equation.invars]
         origin = next((place for place in inputs if place is not None), None)

@@ -38,7 +38,7 @@ _WINDOWED: Final = ("anchors", "atr_pcts", "vol_smas")
 class Units:
     """What a model's windows are in the units of the data: ``transform`` by name, None if it was not stated, with the
     ``statistics`` of all windows, or those of every window: ``windows``, or what the ``series`` gives for windows of
-    the model's length."""
+    the model's length. The ``series`` is the data, if there are any."""
 
     transform: str | None
     statistics: Statistics | None = None
@@ -102,7 +102,7 @@ def units_of(series: Series, transform: str | None = None, where: PathText = "da
         return Units(transform, series=series)
     try:
         values = logarithmic(series.values) if transform == LOG_VOLUME else series.values
-        return Units(transform, Statistics.of(values, series.names if series.named else None))
+        return Units(transform, Statistics.of(values, series.names if series.named else None), series)
     except UsageError as error:
         raise InputError(where, error.what, error.fix) from None
 

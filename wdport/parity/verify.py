@@ -30,6 +30,7 @@ from wdport.mapping.plan import Move
 from wdport.mapping.table import choose_table, load_table
 from wdport.model import Array, Resolved
 from wdport.options import PathText
+from wdport.parity.data_statistics import other_statistics
 from wdport.parity.file_pair import both_files, contradictions
 from wdport.parity.fresh.gate import fresh_verdict
 from wdport.parity.model_pair import (
@@ -233,6 +234,10 @@ def compare_files(
             *unequal_variables(prepared, weights, opened.rounded),
             *contradictions(prepared, opened, user_family, settings),
         ]
+        # Only what is the same by both ways of the conversion's own code.
+        subjects = {finding.subject for finding in unequal}
+        findings = other_statistics(units, opened.config.to_dict())
+        unequal += [finding for finding in findings if finding.subject not in subjects or not finding.subject]
         say("building four models")
         reference = setup.reference
         if files.target:

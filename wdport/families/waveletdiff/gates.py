@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from wdport.compare.measure import relative_l2
-from wdport.data.price_loop import plain_prices
+from wdport.data.plain_formulas import plain_prices
 from wdport.data.transforms import LOG_VOLUME, OHLC_ATR, OHLCV, VOLUME, transform_of
 from wdport.families.waveletdiff.config import Config
 from wdport.model import Array

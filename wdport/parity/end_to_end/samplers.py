@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.compare.findings import Gate, fact
-from wdport.data.price_loop import plain_prices
+from wdport.data.plain_formulas import plain_prices
 from wdport.data.transforms import OHLC_ATR
 from wdport.diffusion.plans import SamplingPlan
 from wdport.diffusion.process import Process, Run
