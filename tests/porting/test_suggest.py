@@ -410,6 +410,7 @@ SAID = {
                                          "reference (padding (1, 1)) gives 4, starting at -1"]),
     'activation="tanh"': ('activation="relu"', ["activation: ReLU where the reference has tanh"]),
     "(n - 1)": ("n", []),
+    "Cropping2D(1)": ("Cropping2D(((2, 0), (2, 0)))", []),
 }  # fmt: skip
 """Edits, and the causes that are said of them."""
 
@@ -421,3 +422,5 @@ def test_a_cause_is_what_makes_the_layer_right(project: Path, cli: Cli, edit: st
     (project / "suggested_twin.py").write_text(IMAGES_TWIN.replace(edit, after) if edit else IMAGES_TWIN)
     said = cli(*IMAGES, code=4 if edit else 0).out
     assert [line.partition("probably: ")[2] for line in said.splitlines() if "probably: " in line] == causes
+    if edit == "Cropping2D(1)":
+        assert "the first that does not:     cropping2d" in said

@@ -76,9 +76,13 @@ class _SearchState:
         return list(self.run.prints.find(Print(array)))
 
     def all_occur(self, arrays: Sequence[Array]) -> bool:
-        """Whether all of these occur in PyTorch."""
-        informative = [array for array in arrays if array.dtype.kind == "f" and not Print(array).empty]
-        return all(self.values(array) for array in informative)
+        """Whether all of these occur in PyTorch, or are outputs of layers that agree: a transposed convolution may have
+        more at its ends, which a later layer crops."""
+        informative = [Print(array) for array in arrays if array.dtype.kind == "f" and not Print(array).empty]
+        right = [Print(array) for event in self.outcome.events if event.path in self.outcome.agreed
+                 for array in event.outputs]  # fmt: skip
+        return all(any(True for _ in self.run.prints.find(one)) or any(one.same(other) for other in right)
+                   for one in informative)  # fmt: skip
 
     @property
     def last(self) -> Place:
@@ -308,6 +312,8 @@ def _wrong_output(state: _SearchState, event: InputCall) -> Divergence:
         recognized = list(forms(event.inputs[0], wrong))
         causes += [f"{form.kind} {form.setting}, which PyTorch does not have there" for form in recognized[:1]]
     what = f"its input occurs in PyTorch ({_names(state, event.inputs)}), its output does not"
+    if not all(map(state.values, event.inputs)):
+        what = "its input is what a layer that agrees makes, its output does not occur in PyTorch"
     return Divergence(state.last, Place(event.path, torch), what, expected, tuple(dict.fromkeys(causes)))
 
 
@@ -431,7 +437,7 @@ def _wrong_input(state: _SearchState, event: InputCall) -> Divergence:
         prints = [Print(array) for array in event.inputs]
         fed_units = [other for other in state.units if other.module is not None and other.call_with(prints) is not None]
         modules = [f"{other.path}, {one_line(other.module)}" for other in fed_units if other.tensors and not other.part]
-        expected = f"PyTorch gives it to {'; '.join(modules[:MOST_NAMED])}" if modules else expected
+        expected = f"PyTorch gives it to {'; '.join(modules[:MOST_NAMED])}" if modules and not causes else expected
     else:
         what = "its input does not occur in PyTorch"
         causes += _attention_causes(state, unit, event) if unit is not None else []
