@@ -31,12 +31,14 @@ from wdport.recorder import (
     Refusal,
     build,
     checked_inputs,
+    compared_numbers,
     isolate,
     lifted,
     module_names,
     parse_input,
     record,
     record_file,
+    unreached,
     with_keys,
 )
 
@@ -379,6 +381,33 @@ def test_masks_leave_every_query_a_key(module: nn.Module, hides: list[bool | Non
         masks = [spec.make(case.seed, case.batch, case.scale, case.extremes) for case in CASES]
         full = [mask.all(-1) if spec.hides else ~mask.any(-1) for mask in masks]
         assert any(map(np.any, full)) is (spec.hides is None)
+
+
+class Sized(nn.Module):
+    """Compares sizes and positions with numbers, of which 16 to 40 positions reach some."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps = torch.arange(x.shape[1])
+        near = (steps[:, None] - steps >= 0) & (steps[:, None] - steps < 64)
+        x = self.norm(x.mT).mT * (2.0 if x.size()[1] <= 20 else 1.0)
+        return near.to(x) @ x * (3.0 if x.shape[1] < 8 else 1.0) + (x.shape[1] > 50)
+
+
+def test_numbers_that_no_size_reaches_are_named() -> None:
+    inputs, ranges = [parse_input("x: b n=16..40 3")], {}
+    for case in CASES[:2]:
+        compared_numbers(Sized().double().eval(), checked_inputs(None, case, "", inputs), ranges)
+    sentences = unreached(ranges, inputs)
+    assert sorted(text.partition(" the code ")[2] for text in sentences) == [
+        "compares them with 50; state n=16..58 to try both sides",
+        "compares them with 64; state n=16..72 to try both sides",
+        "compares them with 8; state n=4..40 to try both sides",
+    ]
+    assert unreached(ranges, [parse_input("x: b n=16 3")]) == []
 
 
 # --- The lift

@@ -601,18 +601,97 @@ def with_ids(inputs: Sequence[Input], module: Module) -> tuple[Input, ...]:
 
 
 COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
+ORDERS = ("lt", "le", "gt", "ge")
 MEMBERSHIPS = {"isin": (1, "test_elements"), "bucketize": (1, "boundaries"), "searchsorted": (0, "sorted_sequence")}
 """Functions of torch that compare with a number, and those that compare with several, with that argument."""
 
 
-def compared_numbers(module: Module, inputs: tuple[Array, ...]) -> list[float]:
-    """The numbers that the code of a float64 module compares values with in one run, as far as the run gets."""
+Ranges = Dict[int, Tuple[int, int]]
+"""Numbers that code compares sizes and positions with, and the least and the greatest of these sizes and positions."""
+
+
+class _Size(int):
+    """A size of a tensor, which notes the numbers that the code compares it with in ``ranges``."""
+
+    ranges: Ranges
+
+    def _compared(self, other: object) -> None:
+        # Of torch's own checks, such as that of a batch norm, two calls up, nothing is to be tried.
+        torch_code = str(sys._getframe(2).f_globals.get("__name__")).startswith("torch.")
+        if type(other) is int and not torch_code:
+            _extend(self.ranges, other, int(self), int(self))
+
+    def __lt__(self, other: Any) -> bool:
+        self._compared(other)
+        return int.__lt__(self, other)
+
+    def __le__(self, other: Any) -> bool:
+        self._compared(other)
+        return int.__le__(self, other)
+
+    def __gt__(self, other: Any) -> bool:
+        self._compared(other)
+        return int.__gt__(self, other)
+
+    def __ge__(self, other: Any) -> bool:
+        self._compared(other)
+        return int.__ge__(self, other)
+
+
+def _extend(ranges: Ranges, number: int, low: int, high: int) -> None:
+    least, greatest = ranges.get(number, (low, high))
+    ranges[number] = min(low, least), max(high, greatest)
+
+
+def _note_positions(ranges: Ranges, args: Sequence[Any]) -> None:
+    """Note that integers, or one per sample, are compared with a number by their order."""
+    import torch
+
+    for values, other in (args[:2], args[1::-1]):
+        is_full = isinstance(values, torch.Tensor) and values.ndim and values.numel()
+        if is_full and to_array(values).dtype.kind in "iu" and type(other) is int:
+            _extend(ranges, other, int(values.min()), int(values.max()))
+
+
+def unreached(ranges: Ranges, inputs: Sequence[Input]) -> list[str]:
+    """The numbers that no compared size or position along an axis of several sizes reaches, a sentence for each, with
+    what to state. Those up to 2 are guards against sizes that are too small to compute with."""
+    axes = {(axis, spec.sizes[axis], longest) for spec in inputs for axis, longest in spec.alone.items()}
+    sentences: dict[int, str] = {}
+    for axis, size, longest in sorted(axes):
+        for number, (least, greatest) in ranges.items():
+            # A position is less than its size.
+            inside = least <= number <= greatest or number <= 2 or (number < least and least != size)
+            if inside or not {greatest, greatest + 1} & {size, longest}:
+                continue
+            low, high = (size, number + max(number // 16, 8)) if number > greatest else (max(number // 2, 1), longest)
+            tried = f"up to {greatest}" if number > greatest else f"from {least} on"
+            stated = "N" if axis.startswith("_") else f"{axis}=N"
+            sentences[number] = (f"sizes or positions {tried} were tried, the code compares them with {number}; state "
+                                 f"{stated.replace('N', f'{low}..{high}')} to try both sides")  # fmt: skip
+    return list(sentences.values())
+
+
+def compared_numbers(
+    module: Module, inputs: tuple[Array, ...], ranges: Ranges | None = None
+) -> list[float]:  # fmt: skip
+    """The numbers that the code of a float64 module compares values with in one run, as far as the run gets; ``ranges``
+    is extended by those that it compares sizes and positions with."""
     import torch
 
     numbers: list[float] = []
+    compared: Ranges = {} if ranges is None else ranges
+    size_class = type("Size", (_Size,), {"ranges": compared})
 
     def watch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
         name = getattr(function, "__name__", "").strip("_")
+        if name in ("get", "size"):
+            result = function(*args, **kwargs)
+            if isinstance(result, torch.Size):
+                return torch.Size(map(size_class, result))
+            return size_class(result) if name == "size" and type(result) is int else result
+        if name in ORDERS and len(args) > 1:
+            _note_positions(compared, args)
         values = list(args) if name in COMPARISONS else []
         if name in MEMBERSHIPS:
             place, keyword = MEMBERSHIPS[name]

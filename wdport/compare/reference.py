@@ -141,9 +141,22 @@ class Live:
             self._notes.update(dict.fromkeys(recorder.mask_notes(self.drawn)))
             if self.drawn and self.make_inputs is None:
                 if self._compared is None:
-                    self._compared = recorder.compared_numbers(self.modules["float64"], self.inputs(cases[0]))
+                    self._compared = self._compare_numbers(cases)
                 self.include(self._compared)
             return [recorder.finite_case(self.modules["float64"], case, self.inputs) for case in cases]
+
+    def _compare_numbers(self, cases: Sequence[Case]) -> list[float]:
+        """The numbers that the code compares values with in the first case, and a note on those that no size reaches,
+        nor that of the longest case."""
+        ranges: recorder.Ranges = {}
+        double = self.modules["float64"]
+        numbers = recorder.compared_numbers(double, self.inputs(cases[0]), ranges)
+        for case in cases:
+            if case.batch == 1 and recorder.unreached(ranges, self.drawn):
+                recorder.compared_numbers(double, self.inputs(case), ranges)
+        if self.code:
+            self._notes = dict.fromkeys([*recorder.unreached(ranges, self.drawn), *self._notes])
+        return numbers
 
     def include(self, numbers: Sequence[float]) -> None:
         self.drawn = recorder.with_numbers(self.drawn, numbers)
