@@ -226,7 +226,7 @@ def _sum_powers(program: Jaxpr, handed: Mapping[Any, str], scope: str, scopes: d
         origin = next((place for place in inputs if place is not None), None)
         inside = "/".join(filter(None, (scope, str(equation.source_info.name_stack))))
         kind = equation.primitive.name
-        if kind in ("exp", "exp2") and equation.invars[0].aval.dtype in (jnp.bfloat16, jnp.float16):
+        if kind in ("exp", "exp2") and getattr(equation.invars[0].aval, "dtype", None) in (jnp.bfloat16, jnp.float16):
             powers[equation.outvars[0]] = inside
         elif origin is not None and kind in _SUMS:
             scopes[origin] = None
