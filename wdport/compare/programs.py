@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -26,6 +27,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from wdport.jax_settings import Option, known_options, weakly
+from wdport.model import Array
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -176,6 +178,17 @@ def program_text(program: Jaxpr) -> str:
     return _ADDRESS.sub("", str(program))
 
 
+def constants(program: ClosedJaxpr) -> Iterator[Array]:
+    """Yield the arrays that a traced program holds, also in the programs that it calls; its text does not have them."""
+    for constant in program.consts:
+        is_key = jnp.issubdtype(jnp.result_type(constant), jax.dtypes.prng_key)
+        yield np.asarray(jax.random.key_data(constant) if is_key else constant)
+    for equation in program.jaxpr.eqns:
+        for inner in jax.tree.leaves(list(equation.params.values())):
+            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
+                yield from constants(inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, []))
+
+
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _SAME_NUMBER = ("broadcast_in_dim", "convert_element_type", "reshape", "copy")
 
@@ -273,13 +286,60 @@ def _evaluated(program: Jaxpr, constants: Sequence[Any], arguments: Sequence[Any
         inner = equation.params.get(_CALLS.get(name, ""))
         if name == "reduce_sum":
             results = [_pairwise(inputs[0], equation.params["axes"])]
+        elif name in _PRODUCTS:
+            results = [_PRODUCTS[name](partial(_bound, equation), *inputs, equation.params)]
         elif isinstance(inner, ClosedJaxpr):
             results = _evaluated(inner.jaxpr, inner.consts, inputs)
         else:
-            result = equation.primitive.bind(*inputs, **equation.primitive.get_bind_params(equation.params))
+            result = _bound(equation, *inputs)
             results = result if equation.primitive.multiple_results else [result]
         values.update(zip(equation.outvars, results, strict=True))
     return [value(atom) for atom in program.outvars]
+
+
+def _bound(equation: Any, *inputs: Any, **changed: Any) -> Any:
+    """The results of an equation on these inputs, with some of its parameters changed."""
+    return equation.primitive.bind(*inputs, **equation.primitive.get_bind_params({**equation.params, **changed}))
+
+
+BLOCK = 32
+"""Products that are added in XLA's order where sums are computed pairwise."""
+
+
+def _product(compute: Callable[..., Any], left: Any, right: Any, params: Mapping[str, Any]) -> Any:
+    """A product of matrices as the pairwise sum of those of blocks of its longest contracted axis."""
+    (lefts, rights), (left_batch, right_batch) = params["dimension_numbers"]
+    place = max(range(len(lefts)), key=lambda index: left.shape[lefts[index]], default=None)
+    if place is None or left.shape[lefts[place]] <= BLOCK:
+        return compute(left, right)
+    # Axes of blocks come last, and are batched first.
+    left, right = _blocks(left, lefts[place], BLOCK), _blocks(right, rights[place], BLOCK)
+    batch = ((left.ndim - 1, *left_batch), (right.ndim - 1, *right_batch))
+    return _pairwise(compute(left, right, dimension_numbers=((lefts, rights), batch), out_sharding=None), (0,))
+
+
+def _convolution(compute: Callable[..., Any], images: Any, kernel: Any, params: Mapping[str, Any]) -> Any:
+    """A convolution as the pairwise sum of those of blocks of its channels."""
+    numbers = params["dimension_numbers"]
+    (_, channels, *_), (_, fed, *spatial) = numbers.lhs_spec, numbers.rhs_spec
+    size = max(BLOCK // math.prod(kernel.shape[axis] for axis in spatial), 1)
+    if params["feature_group_count"] > 1 or params["batch_group_count"] > 1 or kernel.shape[fed] <= size:
+        return compute(images, kernel)
+    blocks = (_blocks(images, channels, size), _blocks(kernel, fed, size))
+    return _pairwise(jax.vmap(compute, in_axes=-1)(*blocks), (0,))
+
+
+_PRODUCTS: Mapping[str, Callable[..., Any]] = {"dot_general": _product, "conv_general_dilated": _convolution}
+
+
+def _blocks(array: Any, axis: int, size: int) -> Any:
+    """The array with an axis of at least ``size`` divided into blocks of this size, the axis of which comes last; zeros
+    fill the last one."""
+    count = -(-array.shape[axis] // size)
+    widths = [(0, count * size - array.shape[axis] if index == axis else 0) for index in range(array.ndim)]
+    array = jnp.pad(array, widths)
+    divided = array.reshape(*array.shape[:axis], count, size, *array.shape[axis + 1 :])
+    return jnp.moveaxis(divided, axis, -1)
 
 
 def _pairwise(summed: Any, axes: Sequence[int]) -> Any:
