@@ -393,6 +393,7 @@ class Sized(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         steps = torch.arange(x.shape[1])
         near = (steps[:, None] - steps >= 0) & (steps[:, None] - steps < 64)
+        near = near.triu(-80) & (torch.minimum(steps.clamp(max=70), torch.tensor(90)) < 1000)
         x = self.norm(x.mT).mT * (2.0 if x.size()[1] <= 20 else 1.0)
         return near.to(x) @ x * (3.0 if x.shape[1] < 8 else 1.0) + (x.shape[1] > 50)
 
@@ -403,9 +404,13 @@ def test_numbers_that_no_size_reaches_are_named() -> None:
         compared_numbers(Sized().double().eval(), checked_inputs(None, case, "", inputs), ranges)
     sentences = unreached(ranges, inputs)
     assert sorted(text.partition(" the code ")[2] for text in sentences) == [
+        "compares them with 1000; state n=16..1062 to try both sides",
         "compares them with 50; state n=16..58 to try both sides",
         "compares them with 64; state n=16..72 to try both sides",
+        "compares them with 70; state n=16..78 to try both sides",
+        "compares them with 80; state n=16..88 to try both sides",
         "compares them with 8; state n=4..40 to try both sides",
+        "compares them with 90; state n=16..98 to try both sides",
     ]
     assert unreached(ranges, [parse_input("x: b n=16 3")]) == []
 

@@ -643,14 +643,31 @@ def _extend(ranges: Ranges, number: int, low: int, high: int) -> None:
     ranges[number] = min(low, least), max(high, greatest)
 
 
-def _note_positions(ranges: Ranges, args: Sequence[Any]) -> None:
-    """Note that integers, or one per sample, are compared with a number by their order."""
+ORDERED = (*ORDERS, "minimum", "maximum", "fmin", "fmax")
+LIMITS = ("clamp", "clip", "clamp_min", "clamp_max")
+BANDS = ("tril", "triu")
+
+
+def _note_positions(ranges: Ranges, name: str, args: Sequence[Any], named: Mapping[str, Any]) -> None:
+    """Note that positions, which are integers, are compared with a number by their order: those along the last two axes
+    of a band as well."""
     import torch
 
-    for values, other in (args[:2], args[1::-1]):
+    def number(value: object) -> int | None:
+        if isinstance(value, torch.Tensor) and not value.ndim and to_array(value).dtype.kind in "iu":
+            return int(value)
+        return value if type(value) is int else None
+
+    pairs: list[tuple[Any, Any]] = [(args[0], args[1]), (args[1], args[0])] if name in ORDERED and args[1:] else []
+    if name in LIMITS and args:
+        pairs = [(args[0], limit) for limit in (*args[1:], *(named.get(limit) for limit in ("min", "max")))]
+    for values, other in pairs:
         is_full = isinstance(values, torch.Tensor) and values.ndim and values.numel()
-        if is_full and to_array(values).dtype.kind in "iu" and type(other) is int:
-            _extend(ranges, other, int(values.min()), int(values.max()))
+        if is_full and to_array(values).dtype.kind in "iu" and (limit := number(other)) is not None:
+            _extend(ranges, limit, int(values.min()), int(values.max()))
+    if name in BANDS and args and isinstance(args[0], torch.Tensor) and args[0].ndim > 1:
+        diagonal = number(args[1] if args[1:] else named.get("diagonal", 0))
+        _extend(ranges, abs(diagonal or 0), 0, max(args[0].shape[-2:]) - 1)
 
 
 def unreached(ranges: Ranges, inputs: Sequence[Input]) -> list[str]:
@@ -690,8 +707,7 @@ def compared_numbers(
             if isinstance(result, torch.Size):
                 return torch.Size(map(size_class, result))
             return size_class(result) if name == "size" and type(result) is int else result
-        if name in ORDERS and len(args) > 1:
-            _note_positions(compared, args)
+        _note_positions(compared, name, args, kwargs)
         values = list(args) if name in COMPARISONS else []
         if name in MEMBERSHIPS:
             place, keyword = MEMBERSHIPS[name]

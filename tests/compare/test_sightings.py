@@ -15,10 +15,11 @@ from wdport.compare.candidate import Candidate
 from wdport.compare.reference import Live
 from wdport.compare.results import locate
 from wdport.compare.run_cases import compare
+from wdport.compare.sightings import SAMPLES
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Table, TapRow
 from wdport.model import Signature
-from wdport.recorder import parse_input
+from wdport.recorder import EXTREMES, HIDDEN, UNUSUAL, parse_input
 
 FAULTS: dict[str, tuple[Any, str]] = {
     "always": (lambda x: x + 1e-3, ""),
@@ -51,3 +52,7 @@ def test_a_fault_says_with_which_inputs_it_shows(name: str) -> None:
     comparison = compare(live, candidate, CASES)
     faults = locate(comparison.taps.values())
     assert [(fault.reference, fault.only) for fault in faults][:1] == [("layer", only)]
+
+
+def test_every_kind_of_sample_has_words() -> None:
+    assert set(SAMPLES) == {*EXTREMES, *UNUSUAL, HIDDEN}

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from wdport.compare.calls import Case
+from wdport.recorder import HIDDEN
 
 SAMPLES: Final[Mapping[str, str]] = {
     "zeros": "zeros",
@@ -17,6 +18,7 @@ SAMPLES: Final[Mapping[str, str]] = {
     "sparse": "many zeros",
     "small": "small values",
     "far": "values far from 0",
+    HIDDEN: "masks without visible tokens",
 }
 """The values of a sample, by the name of its kind in a case."""
 
