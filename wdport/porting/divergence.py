@@ -219,8 +219,8 @@ def _by_trial(
 
 
 def _padded_as_in_torch(unit: Unit, call: Call, layer: KerasLayer, event: InputCall) -> Array | None:
-    """The input of a layer that does not pad itself, channels last, with the zeros of PyTorch's module, if it differs
-    from its own."""
+    """The input of a layer that does not pad itself, channels last, with the zeros of PyTorch's module, if its own
+    differs in them alone."""
     widths, array = getattr(unit.module, "padding", None), np.asarray(leaves(list(call.inputs))[0])
     count = array.ndim - 2
     if getattr(layer, "padding", "") != "valid" or getattr(layer, "data_format", "") != "channels_last":
@@ -233,7 +233,13 @@ def _padded_as_in_torch(unit: Unit, call: Call, layer: KerasLayer, event: InputC
         return None
     sides = [(width, width) for width in (every(widths) * count)[:count]]
     padded = np.pad(np.moveaxis(array, 1, -1), [(0, 0), *sides, (0, 0)])
-    return None if same(padded, event.inputs[0]) else padded
+    alike = same(*map(_without_zeros_around, (padded, event.inputs[0])))
+    return padded if alike and not same(padded, event.inputs[0]) else None
+
+
+def _without_zeros_around(array: Array) -> Array:
+    places = np.nonzero(array)
+    return array[tuple(slice(at.min(), at.max() + 1) for at in places)] if places[0].size else array
 
 
 def _holds(layer: KerasLayer, inputs: Sequence[Array], event: InputCall, right: Right) -> bool:
