@@ -409,6 +409,8 @@ SAID = {
     "layers.ZeroPadding2D(1)(x)": ("x", ["padding 'valid' gives 3 windows over 8 positions, starting at 0; the "
                                          "reference (padding (1, 1)) gives 4, starting at -1"]),
     'activation="tanh"': ('activation="relu"', ["activation: ReLU where the reference has tanh"]),
+    "ZeroPadding2D(1)": ("ZeroPadding2D(((0, 1), (0, 1)))", [
+        "its input has other zeros around it than PyTorch's padding (1, 1) makes"]),
     "(n - 1)": ("n", []),
     "Cropping2D(1)": ("Cropping2D(((2, 0), (2, 0)))", []),
 }  # fmt: skip

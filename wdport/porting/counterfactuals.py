@@ -169,6 +169,8 @@ def _argument_changes(name: str, place: str, behind: str, value: TorchValue) -> 
         for mode in ("constant", "reflect", "replicate", "circular"):
             yield (f"padding with {'zeros' if mode == 'constant' else mode} where PyTorch has another mode (mode)",
                    _substitute(partial(f.pad, mode=mode), 2))  # fmt: skip
+    if (other_pool := _OTHER_POOLS.get(name)) is not None:
+        yield f"{other_pool} where PyTorch has {place}", partial(_pooled, getattr(f, other_pool))
     if name == "interpolate":
         yield "interpolation with another align_corners than PyTorch's", _other_corners
         for mode in ("nearest", "nearest-exact", "bilinear", "linear", "bicubic", "trilinear"):
@@ -181,6 +183,17 @@ def _argument_changes(name: str, place: str, behind: str, value: TorchValue) -> 
                lambda g, call: call[0][0].reshape(g(*call[0], **call[1]).shape))  # fmt: skip
     if name == "getitem":
         yield f"the other end of an axis where PyTorch reads one ({place})", _negated_index
+
+
+_OTHER_POOLS = {f"{one}_pool{rank}d": f"{other}_pool{rank}d" for rank in (1, 2, 3)
+                for one, other in (("avg", "max"), ("max", "avg"))}  # fmt: skip
+
+
+def _pooled(other: Callable[..., Any], _: Callable[..., Any], call: Arguments) -> Any:
+    """Another pooling with the same windows."""
+    names = ("kernel_size", "stride", "padding")
+    windows = {**dict(zip(names, call[0][1:4], strict=False)), **{key: call[1][key] for key in names if key in call[1]}}
+    return other(call[0][0], **windows)
 
 
 def _with(**arguments: object) -> Change:

@@ -18,12 +18,13 @@ import jax
 import keras
 import numpy as np
 
-from wdport.compare.calls import Call, layer_of
+from wdport.compare.calls import Call, layer_of, leaves
 from wdport.compare.layouts import fed_in_port, in_port
 from wdport.compare.measure import relative_l2
 from wdport.compare.pairs import Pair
 from wdport.compare.recognize import attention_difference, difference, forms
 from wdport.compare.relations import arrangement, relations, same
+from wdport.compare.setting_checks import every
 from wdport.compare.setting_values import Setting
 from wdport.compare.settings import compare_pair
 from wdport.errors import WdportError
@@ -33,7 +34,7 @@ from wdport.porting.candidate_rows import FillOption, agreement, layer_option, l
 from wdport.porting.counterfactuals import mends
 from wdport.porting.fingerprints import InputCall, KerasSide, Print
 from wdport.porting.matching import RunOutcome
-from wdport.porting.setting_trials import Right, called, needed
+from wdport.porting.setting_trials import ZEROS, Right, called, needed
 from wdport.porting.torch_run import TorchRun, TorchValue, joined_bits
 from wdport.porting.units import Unit, likeness, module_of, possible, torch_kinds
 from wdport.porting.writing import Place
@@ -174,7 +175,7 @@ def _matched_layer(
 
     if placed_input is not None and event.inputs and _reordered(event.inputs[0], placed_input):
         with_order = [placed_input, *event.inputs[1:]]
-        return _reordered_input(state, event, here, placed_input, proved=_holds(layer, with_order, right))
+        return _reordered_input(state, event, here, placed_input, proved=_holds(layer, with_order, event, right))
     causes = list[str]()
     if inner is not None and inner.inputs:
         causes += _attention_causes(state, unit, inner)
@@ -184,7 +185,13 @@ def _matched_layer(
     if not causes:
         fed = unit.first_input().shape
         settings = _setting_differences(option.kind, unit.module, layer, event, before, fed)
-        causes += _by_trial(layer, event, settings, right)
+        theirs = _padded_as_in_torch(unit, call, layer, event) if option.kind else None
+        if theirs is not None:
+            words = (
+                f"its input has other zeros around it than PyTorch's padding {getattr(unit.module, 'padding')} makes"
+            )
+            settings.append(Setting(ZEROS, None, None, "differs", words))
+        causes += _by_trial(layer, event, settings, right, theirs)
     if not causes and before is not None and event.outputs:
         activations = [form.setting for form in forms(before, event.outputs[0]) if form.kind == "activation"]
         causes += [f"activation {activation}, which PyTorch does not have there" for activation in activations[:1]]
@@ -201,18 +208,44 @@ def _matched_layer(
     return Divergence(state.last, here, what, expected, tuple(dict.fromkeys(causes)))
 
 
-def _by_trial(layer: KerasLayer, event: InputCall, settings: Sequence[Setting], right: Right) -> list[str]:
-    """The settings that make a layer right, if its call can be repeated."""
+def _by_trial(
+    layer: KerasLayer, event: InputCall, settings: Sequence[Setting], right: Right, theirs: Array | None = None
+) -> list[str]:  # fmt: skip
+    """The settings that make a layer right, if its call can be repeated; ``theirs`` as for :func:`needed`."""
     with contextlib.suppress(Exception):  # the user's own layer, called in another way than in the model
-        if event.outputs and settings and same(called(layer, event.inputs)[0], event.outputs[0]):
-            return [setting.text for setting in needed(layer, event.inputs, settings, right)]
+        if event.outputs and settings and same(called(layer, event.inputs, event.names)[0], event.outputs[0]):
+            return [setting.text for setting in needed(layer, event, settings, right, theirs)]
     return []
 
 
-def _holds(layer: KerasLayer, inputs: Sequence[Array], right: Right) -> bool:
-    """Whether a layer is right on other inputs."""
+def _padded_as_in_torch(unit: Unit, call: Call, layer: KerasLayer, event: InputCall) -> Array | None:
+    """The input of a layer that does not pad itself, channels last, with the zeros of PyTorch's module, if its own
+    differs in them alone."""
+    widths, array = getattr(unit.module, "padding", None), np.asarray(leaves(list(call.inputs))[0])
+    count = array.ndim - 2
+    if getattr(layer, "padding", "") != "valid" or getattr(layer, "data_format", "") != "channels_last":
+        return None
+    if (
+        not isinstance(widths, (int, tuple))
+        or len(every(widths)) not in (1, count)
+        or event.inputs[0].ndim != array.ndim
+    ):
+        return None
+    sides = [(width, width) for width in (every(widths) * count)[:count]]
+    padded = np.pad(np.moveaxis(array, 1, -1), [(0, 0), *sides, (0, 0)])
+    alike = same(*map(_without_zeros_around, (padded, event.inputs[0])))
+    return padded if alike and not same(padded, event.inputs[0]) else None
+
+
+def _without_zeros_around(array: Array) -> Array:
+    places = np.nonzero(array)
+    return array[tuple(slice(at.min(), at.max() + 1) for at in places)] if places[0].size else array
+
+
+def _holds(layer: KerasLayer, inputs: Sequence[Array], event: InputCall, right: Right) -> bool:
+    """Whether a layer is right on other inputs than those of its call."""
     with contextlib.suppress(Exception):
-        return right(layer, called(layer, inputs))
+        return right(layer, called(layer, inputs, event.names))
     return False
 
 
@@ -459,7 +492,7 @@ def _misfit_settings(state: _SearchState, event: InputCall) -> list[str]:
             for kind in possible(unit, layer):
                 settings = _setting_differences(kind, unit.module, layer, event, None, unit.first_input().shape)
                 fits = partial(_fits, unit, event.path, kind)
-                if fewest := needed(layer, event.inputs, settings, fits):
+                if fewest := needed(layer, event, settings, fits):
                     return [setting.text for setting in fewest]
     return []
 

@@ -156,11 +156,12 @@ class KerasSide:
 
 @dataclass
 class InputCall:
-    """A call of a Keras layer: its inputs and outputs."""
+    """A call of a Keras layer: its inputs and outputs; ``names`` are the arguments that hold its inputs."""
 
     call: str
     inputs: list[Array]
     outputs: list[Array] = field(default_factory=list)
+    names: tuple[str, ...] = ()
 
     @property
     def path(self) -> str:

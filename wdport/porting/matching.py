@@ -158,7 +158,7 @@ class Assigning:
     def _handle(self, call: str, compute: Compute, arguments: CallArguments) -> object:
         # Retries inside a layer count too: without a bound they would multiply from level to level.
         self.budget -= 1
-        event = InputCall(call, [np.asarray(tensor) for tensor in arguments.tensors])
+        event = InputCall(call, [np.asarray(tensor) for tensor in arguments.tensors], names=arguments.names)
         path = event.path
         layer = self.side.layers[path]
         output: object = None
