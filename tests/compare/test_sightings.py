@@ -23,7 +23,7 @@ from wdport.recorder import EXTREMES, HIDDEN, UNUSUAL, parse_input
 
 FAULTS: dict[str, tuple[Any, str]] = {
     "always": (lambda x: x + 1e-3, ""),
-    "long inputs": (lambda x: x + (1e-3 if (x.shape[1] or 0) > 12 else 0.0), "only with inputs of (1, 20)"),
+    "long inputs": (lambda x: x + (1e-3 if (x.shape[1] or 0) > 12 else 0.0), "only with t = 20"),
     "zeros": (lambda x: x + 1e-3 * jnp.all(x == 0, 1, keepdims=True), "only in samples of zeros"),
     "far from 0": (lambda x: x + 1e-3 * (jnp.mean(x, 1, keepdims=True) > 100), "only in samples of values far from 0"),
     "large values": (

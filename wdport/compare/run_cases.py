@@ -39,7 +39,7 @@ from wdport.compare.measure import ErrorPair, Ranges, float32_share, wrong_sampl
 from wdport.compare.programs import Deferred, Pending, trim_memory
 from wdport.compare.reference import Reference
 from wdport.compare.results import Evidence, TapResult
-from wdport.compare.sightings import Sightings
+from wdport.compare.sightings import Sightings, other_sizes
 from wdport.compare.taps import Tap
 from wdport.errors import WdportError
 from wdport.model import Array
@@ -369,7 +369,8 @@ class _Engine:
 
     def _sighted(self, started: _Started, name: str, samples: Collection[int]) -> str:
         """Note that a layer or an output differs in this case; returns the only inputs so far with which it does."""
-        self.sightings.add(name, started.case, [array.shape for array in started.inputs], samples)
+        sizes = other_sizes(self.signature.inputs, [array.shape for array in started.inputs])
+        self.sightings.add(name, started.case, sizes, samples)
         return self.sightings.only(name)
 
     def _keep(

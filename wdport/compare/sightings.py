@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from wdport.compare.calls import Case
-from wdport.recorder import HIDDEN
+from wdport.recorder import HIDDEN, Input
 
 SAMPLES: Final[Mapping[str, str]] = {
     "zeros": "zeros",
@@ -23,6 +23,16 @@ SAMPLES: Final[Mapping[str, str]] = {
 """The values of a sample, by the name of its kind in a case."""
 
 
+def other_sizes(inputs: Sequence[Input], shapes: Sequence[tuple[int, ...]]) -> list[str]:
+    """The sizes in shapes of the port's inputs that are not the stated ones, such as "t = 512"."""
+    sizes: dict[str, None] = {}
+    for spec, shape in zip(inputs, shapes, strict=False):  # a batch of one lacks an optional input
+        for axis, size in zip(spec.keras_axes, shape, strict=False):
+            if axis in spec.sizes and size != spec.sizes[axis]:
+                sizes[f"{spec.name} of size {shape}" if axis.startswith("_") else f"{axis} = {size}"] = None
+    return list(sizes)
+
+
 class Sightings:
     """``first`` is the case of ordinary values, of the stated sizes."""
 
@@ -31,9 +41,9 @@ class Sightings:
         self._places: dict[str, dict[str, None]] = {}
         self._everywhere: set[str] = set()
 
-    def add(self, name: str, case: Case, shapes: Sequence[tuple[int, ...]], samples: Collection[int]) -> None:
-        """A layer differs in a case, in which the inputs have these shapes; ``samples`` are those in which it does, if
-        known."""
+    def add(self, name: str, case: Case, sizes: Sequence[str], samples: Collection[int]) -> None:
+        """A layer differs in a case, whose inputs have these ``sizes``, see :func:`other_sizes`; ``samples`` are those
+        in which it does, if known."""
         kinds = {case.extremes[index] for index in samples} if case.extremes else set()
         if case == self._first:
             self._everywhere.add(name)
@@ -41,7 +51,7 @@ class Sightings:
             words = [SAMPLES[kind] for kind in case.extremes if kind in kinds]
             self._note(name, f"in samples of {', '.join(dict.fromkeys(words))}")
         elif case.batch == 1 != self._first.batch:
-            self._note(name, f"with inputs of {', '.join(map(str, shapes))}")
+            self._note(name, f"with {', '.join(sizes) or 'a batch of one'}")
         elif case.scale != self._first.scale:
             self._note(name, f"with values {case.scale / self._first.scale:g} times as large")
         elif case.random_biases:
