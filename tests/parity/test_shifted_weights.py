@@ -243,3 +243,58 @@ def test_a_recording_has_the_shifts_of_every_name(cli: Cli, tmp_path: Path) -> N
     port = tmp_path / "port.weights.h5"
     cli("convert", checkpoint, "--mapping", table, "-o", port)
     cli("verify", port, "--mapping", table, "--against", record)
+
+
+class Repeated(nn.Module):
+    """One step under three names, which runs six times."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.steps = nn.ModuleList([Step(torch.arange(6) / 7)] * 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for step in (*self.steps, *self.steps):
+            x = step(x)
+        return x
+
+
+STEPS = """
+format: 2
+inputs: ["x: b 6"]
+layers:
+  - {torch: steps.<n>.fc, keras: fc<n>, kind: linear}
+  - {torch: steps.<n>.norm, keras: norm<n>, kind: layer_norm}
+tensors:
+  - {torch: steps.<n>.shift, keras: shift<n>/shift, rule: identity}
+"""
+
+
+def copies_port(last_epsilon: float = 1e-5) -> keras.Model:
+    """A copy of the step for each of its names."""
+    x = y = keras.Input((6,))
+    epsilons = (1e-5, 1e-5, last_epsilon)
+    copies = [
+        (
+            layers.Dense(6, name=f"fc{n}"),
+            Shift(name=f"shift{n}"),
+            layers.LayerNormalization(epsilon=epsilon, name=f"norm{n}"),
+        )
+        for n, epsilon in enumerate(epsilons)
+    ]
+    for layer in (layer for copy in copies * 2 for layer in copy):
+        y = layer(y)
+    return keras.Model(x, y)
+
+
+def wrong_copies_port() -> keras.Model:
+    return copies_port(1e-3)
+
+
+@pytest.mark.parametrize(("name", "faults"), [("copies_port", []), ("wrong_copies_port", ["norm2", "norm2#2"])])
+def test_a_module_with_several_names_is_compared_with_the_copies_of_a_port(
+    name: str, faults: list[str], tmp_path: Path
+) -> None:
+    verdict = verify_own(tmp_path, STEPS, Repeated(), f"{HERE}:Repeated", f"{HERE}:{name}", "weights.h5")
+    assert bool(verdict) is (not faults), verdict.summary()
+    assert [fault.candidate for fault in verdict.faults] == faults

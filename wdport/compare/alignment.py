@@ -25,6 +25,7 @@ from wdport.compare.taps import (
     Tap,
     align,
     called_otherwise,
+    copies_of,
     every_call,
     left_out,
     nearest,
@@ -68,6 +69,7 @@ class Alignment:
         # A shared module has several paths, and the table may name any of them.
         self.modules = dict(modules["float64"].named_modules(remove_duplicate=False)) if modules else {}
         self.taps = padded_by(taps, self.modules)
+        self._copies = copies_of(table, self.modules, reference.names, self._layers, features)
         self.unconverted = unconverted(table, reference.names, self._layers, features)
         self.without_module = without_module(table, reference.names, features)
         self.left_out: dict[Tap, str] = {}
@@ -80,7 +82,7 @@ class Alignment:
     @property
     def watched(self) -> set[str]:
         """The port's layers to probe."""
-        return set(watched(self.taps))
+        return {*watched(self.taps), *(path for paths in self._copies.values() for path in paths)}
 
     @property
     def observed(self) -> list[str]:
@@ -110,7 +112,7 @@ class Alignment:
         complete = len(observation.inputs) == self._inputs
         self.timed = scalar_fed(observation.inputs, observation.calls) if complete else {}
         self._once = [tap for tap in self.taps if tap not in self.left_out and tap not in self.reused]
-        self.taps, faults = every_call(self._once, theirs, ours)
+        self.taps, faults = every_call(self._once, theirs, ours, self._copies)
         self.compare_settings(observation, shapes)
         return self._results(self.taps, ours), faults
 
@@ -124,7 +126,7 @@ class Alignment:
     def extend(self, observation: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
         """Add the calls that a later case makes and none before did; returns as :meth:`settle`."""
         ours = callers(shapes)
-        taps, faults = every_call(self._once, callers(observation.calls), ours)
+        taps, faults = every_call(self._once, callers(observation.calls), ours, self._copies)
         references = {tap.reference for tap in self.taps}
         more = [tap for tap in taps if tap.reference not in references]
         self.taps += more

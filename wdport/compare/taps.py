@@ -189,19 +189,48 @@ Callers = Mapping[str, str]
 """The innermost enclosing call, by call; "" is the network."""
 
 
-def every_call(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> tuple[list[Tap], list[Finding]]:
+def copies_of(
+    table: Table,
+    modules: Mapping[str, object],
+    names: Sequence[str],
+    layers: Collection[str],
+    features: Collection[str],
+) -> dict[str, tuple[str, ...]]:
+    """The layers that the table gives to further names of a module, by its first name: the reference has one module
+    under several names, and the port may have a copy for each. ``names`` are the first ones, ``modules`` have all."""
+    further: dict[int, list[str]] = {}
+    for name, module in modules.items():
+        further.setdefault(id(module), []).append(name)
+    rows = [row for row in table.taps if row.when is None or row.when in features]
+    copies: dict[str, tuple[str, ...]] = {}
+    for name in names:
+        owner, part = (name, "") if name in modules else (name.rpartition(".")[0], name.rpartition(".")[2])
+        others = [f"{other}.{part}" if part else other for other in further.get(id(modules.get(owner)), [])[1:]]
+        hits = [(row, indices) for other in others for row in rows if (indices := row.torch.match(other)) is not None]
+        paths = tuple(dict.fromkeys(_layer(row, indices, layers) for row, indices in hits))
+        if paths:
+            copies[name] = tuple(path for path in paths if path in layers)
+    return copies
+
+
+def every_call(
+    taps: Sequence[Tap], reference: Callers, candidate: Callers, copies: Mapping[str, Collection[str]]
+) -> tuple[list[Tap], list[Finding]]:
     """One tap for each call of layers that are called several times, in the order of the reference's calls, and
-    findings on layers that the two sides call a different number of times."""
+    findings on layers that the two sides call a different number of times; ``copies`` as of :func:`copies_of`."""
     call_taps, faults = [], []
     counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
     for tap in taps:
-        theirs, ours = counts[0][tap.reference], counts[1][tap.candidate]
+        own = {tap.candidate, *copies.get(tap.reference, ())}
+        calls = [call for call in candidate if layer_of(call) in own]
+        if len(own) == 1:  # one that calls itself completes its first call last
+            calls = [call_name(tap.candidate, number + 1) for number in range(counts[1][tap.candidate])]
+        theirs, ours = counts[0][tap.reference], len(calls)
         if theirs and ours and theirs != ours:
             faults.append(fact(_calls(tap, theirs, ours), tap.reference))
         # At least one tap, even for a layer that is never called: it is then reported as not compared.
-        for number in range(1, max(min(theirs, ours), 1) + 1):
-            names = (call_name(tap.reference, number), call_name(tap.candidate, number))
-            call_taps.append(replace(tap, reference=names[0], candidate=names[1]))
+        for number, call in enumerate(calls[: max(theirs, 1)] or [tap.candidate], 1):
+            call_taps.append(replace(tap, reference=call_name(tap.reference, number), candidate=call))
     order = {name: position for position, name in enumerate(reference)}
     return sorted(call_taps, key=lambda tap: order.get(tap.reference, len(order))), faults
 
