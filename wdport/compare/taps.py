@@ -221,10 +221,10 @@ def every_call(
     call_taps, faults = [], []
     counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
     for tap in taps:
-        own = {tap.candidate, *copies.get(tap.reference, ())}
-        calls = [call for call in candidate if layer_of(call) in own]
-        if len(own) == 1:  # one that calls itself completes its first call last
-            calls = [call_name(tap.candidate, number + 1) for number in range(counts[1][tap.candidate])]
+        own = dict.fromkeys([tap.candidate, *copies.get(tap.reference, ())])
+        most = max(counts[1][path] for path in own)
+        # Copies are called one after the other, as the modules of a list are, and then again.
+        calls = [call_name(path, number) for number in range(1, most + 1) for path in own if number <= counts[1][path]]
         theirs, ours = counts[0][tap.reference], len(calls)
         if theirs and ours and theirs != ours:
             faults.append(fact(_calls(tap, theirs, ours), tap.reference))
