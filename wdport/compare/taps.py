@@ -221,10 +221,10 @@ def every_call(
     call_taps, faults = [], []
     counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
     for tap in taps:
-        own = dict.fromkeys([tap.candidate, *copies.get(tap.reference, ())])
-        most = max(counts[1][path] for path in own)
+        paths = dict.fromkeys([tap.candidate, *copies.get(tap.reference, ())])
+        numbers = range(1, max(counts[1][path] for path in paths) + 1)
         # Copies are called one after the other, as the modules of a list are, and then again.
-        calls = [call_name(path, number) for number in range(1, most + 1) for path in own if number <= counts[1][path]]
+        calls = [call_name(path, number) for number in numbers for path in paths if number <= counts[1][path]]
         theirs, ours = counts[0][tap.reference], len(calls)
         if theirs and ours and theirs != ours:
             faults.append(fact(_calls(tap, theirs, ours), tap.reference))

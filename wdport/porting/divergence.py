@@ -239,7 +239,7 @@ def _padded_as_in_torch(unit: Unit, call: Call, layer: KerasLayer, event: InputC
 
 def _without_zeros_around(array: Array) -> Array:
     places = np.nonzero(array)
-    return array[tuple(slice(at.min(), at.max() + 1) for at in places)] if places[0].size else array
+    return array[tuple(slice(along.min(), along.max() + 1) for along in places)] if places[0].size else array
 
 
 def _holds(layer: KerasLayer, inputs: Sequence[Array], event: InputCall, right: Right) -> bool:
