@@ -209,7 +209,7 @@ def test_a_recording_of_another_size_is_refused(pair: Pair, tmp_path: Path) -> N
 
 def test_another_schema_is_refused(pair: Pair, tmp_path: Path) -> None:
     newer = edited(pair.recording, tmp_path / "newer.npz", lambda index: index.update(schema=99))
-    with pytest.raises(InputError, match="has the format 99, this wdport reads 3"):
+    with pytest.raises(InputError, match="has the format 99, this wdport reads 4"):
         verify_recording(pair.converted, newer)
 
 

@@ -1150,11 +1150,31 @@ def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
     return array * np.where(np.abs(array) >= MASKING, 1.0, factors)
 
 
+def computes_in_float64(single: Module, inputs: Sequence[Nested]) -> bool:
+    """Whether a float32 module makes a float64 tensor of floating-point ones of float32."""
+    import torch
+
+    wide: list[bool] = []
+
+    def watch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        result = function(*args, **kwargs)
+        narrow = [item for item in tensors_of(args) if item.dtype == torch.float32 and item.numel() > 1]
+        wide.append(bool(narrow) and isinstance(result, torch.Tensor) and result.dtype == torch.float64)
+        return result
+
+    with functions(watch):
+        run(single, inputs)
+    return any(wide)
+
+
 def _distance(first: Array, second: Array) -> Array:
-    """|a - b|, which is 0 where both are the same infinity, and for booleans 1 where they differ."""
+    """|a - b|, which is 0 where both are the same infinity or the lowest number of a dtype, as masks hold, and for
+    booleans 1 where they differ."""
     if first.dtype.kind in "biu":
         return np.abs(np.subtract(first, second, dtype=np.float64))
-    return np.abs(np.subtract(first, second, where=first != second, out=np.zeros(first.shape, first.dtype)))
+    masked = (np.abs(first) >= MASKING) & (np.abs(second) >= MASKING) & (np.sign(first) == np.sign(second))
+    where = (first != second) & ~masked
+    return np.abs(np.subtract(first, second, where=where, out=np.zeros(first.shape, first.dtype)))
 
 
 def _disturbed(

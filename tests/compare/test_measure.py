@@ -13,7 +13,7 @@ from wdport.compare.calls import Call, ExpectedCall
 from wdport.compare.findings import GATES, label, letter_of
 from wdport.compare.gate_bounds import UNIT_ROUNDOFF
 from wdport.compare.gates import explained
-from wdport.compare.layer_errors import InPort, floors_of, tap_errors
+from wdport.compare.layer_errors import InPort, floors_of, narrowed, tap_errors
 from wdport.compare.measure import ErrorPair, Ranges, float32_share, like, relative_l2, ulps
 from wdport.compare.taps import Tap
 from wdport.errors import MisfitError
@@ -185,3 +185,13 @@ def test_letters_and_names_are_unique_and_lead_to_each_other() -> None:
 def test_every_gate_of_the_package_is_made_by_the_table() -> None:
     made = [path.name for path in PACKAGE.rglob("*.py") if re.search(r"(?<!class )\bGate\(", path.read_text())]
     assert sorted(made) == ["findings.py", "port.py"]  # the second is a layer of a network
+
+
+def test_results_of_short_inputs_are_no_precision_leak() -> None:
+    """0.5 w + b has a digit or two more than w and b, so that float32 holds many such results."""
+    rng = np.random.default_rng(0)
+    weights, bias = rng.standard_normal((2, 1000)).astype(np.float32).astype(np.float64)
+    inputs = np.full((1, 1), 0.5)
+    assert float32_share(0.5 * weights + bias) > 0.3
+    assert narrowed(Call((inputs,), (inputs * weights + bias,))) == 0.0
+    assert narrowed(Call((inputs / 3,), (weights,))) == 1.0

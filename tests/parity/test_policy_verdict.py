@@ -238,7 +238,7 @@ class TestOneValue:
         assert under(tmp_path, lost, text).exit_code == 6
 
     def test_a_bound_of_float32_is_none_of_bfloat16(self, tmp_path: Path) -> None:
-        low = bfloat16._gate({("a.b", ""): 9.0}, 1)
+        low = bfloat16._gate({("a.b", ""): 9.0}, 1, ())
         assert [str(finding) for finding in low.findings] == ["a.b has 9.0 times the reference's bfloat16 error"]
         verdict = make(gates=())
         judged = under(tmp_path, replace(verdict, gates=(*verdict.gates, low)), bound("numerics", 20, END))

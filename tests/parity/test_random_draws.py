@@ -157,7 +157,8 @@ def test_masks_of_whole_samples(name: str, same: bool, tmp_path: Path, monkeypat
     monkeypatch.setattr(sys.modules[__name__], "chosen", build, raising=False)
     monkeypatch.setattr(sys.modules[__name__], "chosen_net", NETS[net], raising=False)
     verdict = verify_own(tmp_path, TABLE, Net(), f"{__name__}:chosen_net", f"{__name__}:chosen", train=True)
-    assert [str(finding) for gate in verdict.gates if gate.name != "M" for finding in gate.findings] == []
+    others = [finding for gate in verdict.gates if gate.name != "M" for finding in gate.findings]
+    assert [str(finding) for finding in others if not finding.notice] == []
     (gate,) = [gate for gate in verdict.gates if gate.name == "M"]
     assert gate.passed == same, list(map(str, gate.findings))
     assert gate.compared

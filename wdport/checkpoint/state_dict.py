@@ -147,7 +147,7 @@ _KNOWN_KEYS: Final = (
 _PARTS: Final = frozenset({
     "encoder", "decoder", "backbone", "neck", "head", "body", "stem", "trunk", "embedding", "embeddings", "embedder",
     "language_model", "vision_model", "text_model", "transformer", "classifier", "projector", "projection", "quantizer",
-    "quantize", "bottleneck", "pooler", "lm_head", "feature_extractor", "output_layer", "vocoder", "prior",
+    "quantize", "bottleneck", "pooler", "lm_head", "output_layer", "vocoder", "prior",
 })  # fmt: skip
 """Keys under which programs keep the parts of one model; two of them are not alternatives."""
 

@@ -252,7 +252,7 @@ def narrowed(call: Call) -> float:
     weights, as are those of a norm over one channel, which all have one magnitude."""
     floats = [leaf for leaf in leaves(list(call.inputs)) if np.asarray(leaf).dtype.kind == "f"]
     # If the inputs are float32 values as well, the values were narrowed before this layer, or are meant to be.
-    if not any(float32_share(np.asarray(leaf)) <= FLOAT32_SHARE for leaf in floats):
+    if not any(float32_share(np.asarray(leaf), short=True) <= FLOAT32_SHARE for leaf in floats):
         return 0.0
     return max((float32_share(part) for part in call.outputs if not one_magnitude(part)), default=0.0)
 

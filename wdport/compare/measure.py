@@ -79,6 +79,8 @@ def wrong_samples(candidate: Array, reference: Array, floors: Sequence[float], b
     """The samples whose error, as for :func:`sample_errors`, exceeds the bound; empty if that cannot be told."""
     if not candidate.ndim or candidate.shape != reference.shape or len(reference) != len(floors):
         return set()
+    if not (np.isfinite(candidate).all() and np.isfinite(reference).all()):
+        return set()
     errors = relative_errors(*_norms(candidate, reference), floors)
     return {index for index, error in enumerate(errors) if not error <= bound}
 
@@ -110,19 +112,20 @@ WHOLE: Final = 2.0**24
 """float32 holds all whole numbers up to this one."""
 
 
-def float32_share(values: Array) -> float:
+def float32_share(values: Array, short: bool = False) -> float:
     """Share of the distinct values, other than small whole numbers and those of 16 bits, that float32 holds exactly;
-    0.0 if there are none. A bias that a layer outputs unchanged at many steps counts once. Integers have none."""
+    0.0 if there are none. A bias that a layer outputs unchanged at many steps counts once. Integers have none. With
+    ``short``, values of 16 bits count too, as inputs of a layer do, whose results have few more digits."""
     if values.dtype.kind != "f":
         return 0.0
     flat = values.ravel(order="K")
     if not any(
         # The usual answer is none, which this finds block by block; `unique` sorts, and copies the whole array.
-        _exact_in_float32(block[_telling(block)]).any()
+        _exact_in_float32(block[_telling(block, short)]).any()
         for block in np.array_split(flat, flat.size // BLOCK + 1)
     ):
         return 0.0
-    return float(np.mean(_exact_in_float32(np.unique(flat[_telling(flat)]))))
+    return float(np.mean(_exact_in_float32(np.unique(flat[_telling(flat, short)]))))
 
 
 def one_magnitude(values: Array) -> bool:
@@ -132,11 +135,11 @@ def one_magnitude(values: Array) -> bool:
     return flat.size > 1 and all(bool((np.abs(block) == np.abs(flat[0])).all()) for block in blocks)
 
 
-def _telling(values: Array) -> Array:
+def _telling(values: Array, short: bool) -> Array:
     """Which values are neither whole numbers that float32 holds all of, which rounding and counting make, nor numbers
     of at most eleven binary digits, to which code may round on purpose."""
     digits = np.asarray(values, np.float64).view(np.int64) & (2**42 - 1)
-    return np.asarray(((values != np.rint(values)) | (np.abs(values) > WHOLE)) & (digits != 0))
+    return np.asarray(((values != np.rint(values)) | (np.abs(values) > WHOLE)) & (short | (digits != 0)))
 
 
 def _exact_in_float32(values: Array) -> Array:

@@ -32,13 +32,13 @@ def other_statistics(units: Units | None, config: Mapping[str, object]) -> Itera
     series = None if units is None else units.series
     if units is None or series is None:
         return
-    name, length, packed = units.transform, config.get("seq_len"), config.get("window_statistics")
+    name, packed = units.transform, config.get("window_statistics")
     if name != OHLC_ATR and by_window(name):
         yield notice(f"the statistics are compared with what {name} computes, which has also made them")
-    elif name == OHLC_ATR and isinstance(packed, str) and isinstance(length, int):
+    elif name == OHLC_ATR and isinstance(packed, str):
         prices = series.values[:, [series.names.index(column) for column in columns_of(OHLCV, series.names, "data")]]
         stored = WindowStatistics.unpack(packed).arrays
-        for statistic, values in plain_window_statistics(prices, length).items():
+        for statistic, values in plain_window_statistics(prices, stored["vol_smas"].shape[1]).items():
             if not _near(stored.get(statistic, ()), values, np.abs(values), SINGLE):
                 yield _of_data("window_statistics", f", {statistic},")
     elif config.get("norm_mean") is not None:
