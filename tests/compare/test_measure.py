@@ -41,6 +41,17 @@ def test_nan_and_infinity_are_infinitely_wrong(bad: float) -> None:
     assert pair.max_ratio == inf
 
 
+def test_what_is_undefined_on_all_sides_is_no_error() -> None:
+    truth = np.array([1.0, nan])
+    pair = ErrorPair()
+    pair.add(truth, truth, truth)
+    assert pair.ratio == 0.0
+    for sides in ((np.ones(2), truth, truth), (truth, np.ones(2), truth), (truth, truth, np.ones(2))):
+        pair = ErrorPair()
+        pair.add(*sides)
+        assert pair.ratio == inf
+
+
 def test_float32_share() -> None:
     exact = np.random.default_rng(0).standard_normal(1000)
     assert float32_share(exact) < 0.01

@@ -196,6 +196,9 @@ class ErrorPair:
 
     def add(self, candidate: Array, reference: Array, truth: Array) -> None:
         candidate, reference, truth = without_infinities(candidate, reference, truth)
+        if np.isnan(truth).any():  # amplified values may be beyond a 16-bit dtype in the code, on all sides alike
+            undefined = np.isnan(candidate) & np.isnan(reference) & np.isnan(truth)
+            candidate, reference, truth = (np.where(undefined, 0.0, side) for side in (candidate, reference, truth))
         with np.errstate(invalid="ignore"):
             c, r = candidate.astype(np.float64) - truth, reference.astype(np.float64) - truth
         self.candidate_square += float(np.sum(c * c))

@@ -55,7 +55,8 @@ def differences(path: Path, models: Mapping[str, KerasModel], cases: Sequence[In
         try:
             loaded = saved_model(path, "float32")
         except Exception as error:  # whatever the user's code raises; a class that is not registered, for one
-            yield notice(f"keras.saving.load_model does not build the file's model ({first_line(error)}); load it with "
+            reason = first_line(error).partition(". ")[0]  # Keras's advice follows
+            yield notice(f"keras.saving.load_model does not build the file's model ({reason}); load it with "
                          "wdport.load_model")  # fmt: skip
             return
         differing = None
