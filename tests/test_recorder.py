@@ -117,12 +117,12 @@ def test_inputs_are_drawn_as_they_say(text: str, shape: tuple[int, ...], dtype: 
 
 
 @pytest.mark.parametrize(
-    "text", ["x b 3", "x: 3 4", "x: b 3 -> b 4", "x: b 3, below", "x: b 3, below 1.5", "x: b c=3 c=4", "x: b 0",
-             "x: b 3, parts 1 1", "x: b 3, from 0 1 2", "x: b 3, often", ""]
+    "text", ["x b 3", "x: b n", "x: b=4 3", "x: b 3 -> b 4", "x: b 3, below", "x: b 3, below 1.5", "x: b c=3 c=4",
+             "x: b 0", "x: b 3, parts 1 1", "x: b 3, from 0 1 2", "x: b 3, often", "x: b 3, below n", ""]
 )  # fmt: skip
 def test_inputs_that_say_nothing(text: str) -> None:
     with pytest.raises(Refusal) as refusal:
-        recorder.read_input(text)
+        recorder.read_inputs([text])
     assert refusal.value.exit_code == 2
 
 

@@ -189,13 +189,6 @@ def shapes_by_path(model: KerasModel) -> dict[str, tuple[int, ...]]:
     return {path: tuple(variable.shape) for path, variable in variables_by_path(model).items()}
 
 
-def symbolic_inputs(model: KerasModel) -> list[Any]:
-    """The inputs of a functional or sequential model in the order of its definition; none for others."""
-    struct = getattr(model, "_inputs_struct", None)
-    # Keras sorts those of a dictionary by their keys.
-    return list(struct.values()) if isinstance(struct, dict) else list(getattr(model, "inputs", None) or ())
-
-
 def call_names(layer: KerasLayer) -> tuple[str, ...]:
     """Return the names of a layer's positional arguments."""
     try:

@@ -16,13 +16,13 @@ import numpy as np
 
 from wdport.mapping.axes import Shape
 from wdport.mapping.rearrange import Array as Array
+from wdport.recorder import Input, given
 from wdport.shared_types import about
 
 if TYPE_CHECKING:
     import jax
     import torch
 
-    from wdport.recorder import Input
 
 KerasModel = Any
 KerasLayer = Any
@@ -211,6 +211,10 @@ class Port:
     words: PartWords = PartWords()
 
 
+def _in_port(spec: Input, array: Array) -> Array:
+    return np.ascontiguousarray(np.transpose(array, spec.order))
+
+
 @dataclass(frozen=True)
 class Signature:
     """A network's inputs and outputs. If ``outputs`` is empty, all outputs are used unchanged."""
@@ -230,17 +234,14 @@ class Signature:
 
     def in_port(self, inputs: Sequence[Array]) -> tuple[Array, ...]:
         """Convert inputs of the PyTorch model to the Keras model's layout."""
-        least = sum(not spec.optional for spec in self.inputs)
-        if not least <= len(inputs) <= len(self.inputs):  # the user's own make_inputs
+        specs = given(self.inputs, len(inputs))
+        if len(specs) != len(inputs):  # the user's own make_inputs
             return tuple(inputs)
-        return tuple(map(self.one_in_port, range(len(inputs)), inputs))
+        return tuple(map(_in_port, specs, inputs))
 
     def one_in_port(self, index: int, array: Array) -> Array:
         """Convert one input, or its gradient."""
-        if index >= len(self.inputs):
-            return array
-        spec = self.inputs[index]
-        return np.ascontiguousarray(np.transpose(array, [spec.axes.index(axis) for axis in spec.keras_axes]))
+        return _in_port(self.inputs[index], array) if index < len(self.inputs) else array
 
     @property
     def divided(self) -> Port | None:
@@ -255,8 +256,7 @@ class Signature:
     @property
     def axes(self) -> tuple[str, ...]:
         """How activations are transposed, according to the inputs and outputs: one rule per rank."""
-        rules = [f"{' '.join(spec.axes)} -> {' '.join(spec.keras_axes)}" for spec in self.inputs
-                 if spec.axes != spec.keras_axes]  # fmt: skip
+        rules = [spec.rule for spec in self.inputs if spec.axes != spec.keras_axes and spec.kind != "int"]
         return tuple(dict.fromkeys([*rules, *(port.axes for port in self.outputs if port.axes)]))
 
 

@@ -205,7 +205,8 @@ class Case:
     for ordinary values; it is empty if all are ordinary. ``numerics``: also run in float32. That takes two more
     compiled programs per batch size, so only one batch size is run in float32; a batch of 1, which has the greatest
     lengths, is run in float64 only, and so are extreme values. In float32, isolated layers get ``gain`` times the
-    recorded values, see :func:`answers_of`.
+    recorded values, see :func:`answers_of`. If it is not ``batched``, no input has a batch axis: the case has one
+    sample, and ``batch`` only selects the sizes of the axes.
     """
 
     seed: int
@@ -214,6 +215,12 @@ class Case:
     random_biases: bool = False
     extremes: tuple[str, ...] = ()
     gain: float = 1.0
+    batched: bool = True
+
+    @property
+    def samples(self) -> int:
+        """The number of samples."""
+        return self.batch if self.batched else 1
 
     @property
     def extreme(self) -> bool:
@@ -229,7 +236,8 @@ class Case:
         extremes = ", ".join(extreme for extreme in self.extremes if extreme)
         more = f"samples: {extremes}, " if extremes else ""
         gain = f", gain x{self.gain:g}" if self.gain != 1.0 else ""
-        return f"seed {self.seed}, batch {self.batch}, scale x{self.scale:g}, {more}{weights}{gain}"
+        sizes = f"batch {self.batch}" if self.batched else f"the {'first' if self.batch > 1 else 'other'} sizes"
+        return f"seed {self.seed}, {sizes}, scale x{self.scale:g}, {more}{weights}{gain}"
 
 
 CASES = (
@@ -261,8 +269,12 @@ def battery(seed: int = 0, more: int = 0) -> tuple[Case, ...]:
 MakeInputs = Callable[[int, int, float], Sequence["ArrayLike"]]
 
 
-_INPUT = re.compile(r"\s*([A-Za-z_]\w*\??)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?")
-_AXIS = re.compile(r"(?:([a-z]+)=)?([1-9]\d*)(?:\.\.([1-9]\d*))?")
+_INPUT = re.compile(
+    r"\s*([A-Za-z_][\w.]*\??)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?"
+)
+_AXIS = re.compile(r"(?:([a-z]+)=)?([1-9]\d*(?:\.\.[1-9]\d*)?)|([a-z]+)")
+_NAME = re.compile(r"[a-z]+")
+_IDS = re.compile(r",\s*ids\s*<\s*")
 FEW = 64
 """Up to this number of possible integers, a batch holds as many of them as it has room for."""
 
@@ -315,14 +327,16 @@ _DRAWS = {"normal": (0,), "below": (1, 3), "from": (3,), "steps": (1,), "parts":
 class Input:
     """One input of a network: ``NAME: AXES [-> AXES] [, DRAW]``, such as ``x: b c=3 h=48 w=48 -> b h w c``.
 
-    ``NAME?`` is the last input, without which the network also runs: a batch of one leaves it out.
+    ``NAME?`` is an input without which the network also runs: a batch of one leaves it out.
 
-    Axes are sizes, with or without a name, and ``b``, the batch; those after the arrow are the Keras model's. A size
-    such as ``24..512`` is 24, and 512 in a batch of one. DRAW is ``normal`` (the default; magnitudes vary along the
-    first axis that is not the batch's), ``below N`` or ``below N from M`` (integers, the first and the last among
-    them), ``from LOW to HIGH``, ``steps N`` (k/N for k from 0 to N), ``parts 5 5 8`` (normal, with each of these parts
-    of that axis half the magnitude of the previous one), ``positive`` (of any magnitude, among them a tiny and a huge
-    number) or ``mask`` (true or false along the last axis, in the :data:`PATTERNS`).
+    Axes are sizes, with or without a name, names whose size this or another input states, and ``b``, the batch, which
+    an input may lack; those after the arrow are the Keras model's. Axes of one name have one size. A size such as
+    ``24..512`` is 24, and 512 in a batch of one. DRAW is ``normal`` (the default; magnitudes vary along the first axis
+    that is not the batch's), ``below N`` or ``below N from M`` (integers, the first and the last among them),
+    ``below NAME`` (integers below the size of that axis, such as the nodes at the ends of edges), ``from LOW to
+    HIGH``, ``steps N`` (k/N for k from 0 to N), ``parts 5 5 8`` (normal, with each of these parts of that axis half
+    the magnitude of the previous one), ``positive`` (of any magnitude, among them a tiny and a huge number) or
+    ``mask`` (true or false along the last axis, in the :data:`PATTERNS`).
     """
 
     name: str
@@ -344,6 +358,21 @@ class Input:
     """Whether masks only leave out what follows a position, so that a causal query always sees a key."""
     optional: bool = False
     """Whether the network also runs without it."""
+    limit: str = ""
+    """The axis whose size integers are below."""
+
+    @property
+    def order(self) -> tuple[int, ...]:
+        """The place among the PyTorch model's axes of each of the Keras model's; axes of one name are in order."""
+        places = [[place for place, other in enumerate(self.axes) if other == axis] for axis in self.keras_axes]
+        counts = [self.keras_axes[:index].count(axis) for index, axis in enumerate(self.keras_axes)]
+        return tuple(same[count] for same, count in zip(places, counts))
+
+    @property
+    def rule(self) -> str:
+        """How the axes move, in the notation of a table's rules, which has no name twice."""
+        names = [axis + "_" * self.axes[:index].count(axis) for index, axis in enumerate(self.axes)]
+        return f"{' '.join(names)} -> {' '.join(names[place] for place in self.order)}"
 
     @property
     def kind(self) -> str:
@@ -367,19 +396,29 @@ class Input:
 
     def shape(self, batch: int) -> tuple[int, ...]:
         """The shape of the PyTorch model's input."""
-        sizes = {**self.sizes, **(self.alone if batch == 1 else {})}
-        return tuple(batch if axis == "b" else sizes[axis] for axis in self.axes)
+        sizes = {**self.sizes, **(self.alone if batch == 1 else {}), "b": batch}
+        return tuple(sizes[axis] for axis in self.axes)
+
+    def _resolved(self, batch: int) -> Input:
+        """The input with the size of the axis that limits its integers."""
+        sizes = {**self.sizes, **(self.alone if batch == 1 else {}), "b": batch}
+        return replace(self, numbers=(sizes[self.limit], *self.numbers[1:])) if self.limit else self
 
     def make(self, seed: int, batch: int, scale: float, extremes: Sequence[str] = ()) -> Array:
         """Draw values in float64, int64 or bool; ``scale`` applies to normal ones, ``extremes`` are those of a
         :class:`Case`."""
         # The inputs of a case are independent. crc32, since hash() of a text differs between processes.
         rng = np.random.default_rng([seed, zlib.crc32(self.name.encode())])
-        values = self._ordinary(rng, seed, batch, scale)
-        samples = np.moveaxis(values, self.axes.index("b"), 0)
+        resolved = self._resolved(batch)
+        values = resolved._ordinary(rng, seed, batch, scale)
+        if "b" in self.axes:
+            samples = np.moveaxis(values, self.axes.index("b"), 0)
+        else:  # all samples share it
+            samples, extremes = values[np.newaxis], tuple(dict.fromkeys(extremes))
+            extremes = extremes if len(extremes) == 1 else ()
         for index, extreme in enumerate(extremes):
             if extreme:
-                samples[index] = self._extreme(extreme, samples[index], scale, rng)
+                samples[index] = resolved._extreme(extreme, samples[index], scale, rng)
             if extreme in UNUSUAL and self.marks:
                 self._mark(samples[index, ...], index, rng)
         return values
@@ -419,6 +458,8 @@ class Input:
         """Random integers, of which one at least stays random: the first, the last and ``ids`` are among them, and all
         others, if there are at most :data:`FEW`. Without room for all, the next seed goes on where this one ends."""
         valid = self.integers
+        if self.limit:
+            return self._ends(rng, shape)
         values = rng.integers(valid.start, valid.stop, shape)
         order = np.random.default_rng(zlib.crc32(self.name.encode()))  # the same for all seeds
         others = (valid.start + order.permutation(len(valid))).tolist() if len(valid) <= FEW else []
@@ -435,6 +476,15 @@ class Input:
             flat[int(np.argmax(~np.isin(np.arange(flat.size), [place for place, _ in pairs])))] = other
         return values
 
+    def _ends(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+        """Integers below a size, such as the ends of a graph's edges: few are frequent, a quarter of them is missing,
+        and the last is there."""
+        valid = self.integers
+        chosen = valid.start + rng.permutation(len(valid))[: -(-len(valid) * 3 // 4)]
+        values = chosen[np.floor(len(chosen) * rng.random(shape) ** 2).astype(int)]
+        values.reshape(-1)[-1:] = valid[-1]
+        return np.asarray(values)
+
     def _positive(self, rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
         """Random magnitudes; one value is tiny and one huge, if others are left."""
         low, high = ORDINARY
@@ -448,7 +498,7 @@ class Input:
         """Every sample has another of the :data:`PATTERNS`, and the next case starts with another."""
         if len(shape) < 2:
             return rng.integers(0, 2, shape).astype(bool)
-        values, batch = np.zeros(shape, bool), self.axes.index("b")
+        values, batch = np.zeros(shape, bool), self.axes.index("b") if "b" in self.axes else len(shape)
         for index in np.ndindex(*shape[:-1]):
             sample = index[batch] if batch < len(index) else 0
             pattern = PATTERNS[0] if self.right else PATTERNS[(seed + sample) % len(PATTERNS)]
@@ -525,62 +575,131 @@ class Input:
 
 
 def parse_input(text: str) -> Input:
-    """Read ``NAME: AXES [-> AXES] [, DRAW]``; raises ``ValueError`` with the reason."""
-    match = _INPUT.fullmatch(text)
-    if match is None:
-        raise ValueError(f"{text!r} is not NAME: AXES, such as 'x: b 3 48 48'")
-    called, left, right, draw, rest = match.groups()
+    """Read one input by itself; raises ``ValueError`` with the reason."""
+    return parse_inputs([text])[0]
+
+
+def parse_inputs(texts: Sequence[str]) -> tuple[Input, ...]:
+    """Read all inputs of a network, ``NAME: AXES [-> AXES] [, DRAW]`` each, in which axes of one name have one size;
+    raises ``ValueError`` with the reason."""
+    matches, axes, sizes = [], [], dict[str, str]()
+    for text in texts:
+        match = _INPUT.fullmatch(_IDS.sub(", below ", text))
+        if match is None:
+            raise ValueError(f"{text!r} is not NAME: AXES, such as 'x: b 3 48 48'")
+        stated = _parse_axes(match.group(2), text)
+        for axis, size in stated:
+            # Sizes without a name are those of their own input.
+            if size and not axis.startswith("_") and sizes.setdefault(axis, size) != size:
+                raise ValueError(f"{text!r}: {axis} is {size} here, and {sizes[axis]} before; use another name")
+        matches.append(match)
+        axes.append(stated)
+    names = [match.group(1).rstrip("?") for match in matches]
+    if repeated := [name for name in names if names.count(name) > 1]:
+        raise ValueError(f"several inputs have the name {repeated[0]}; each needs its own")
+    return tuple(_parsed(text, match, stated, sizes) for text, match, stated in zip(texts, matches, axes))
+
+
+def _parse_axes(text: str, where: str) -> list[tuple[str, str]]:
+    """The axes with the sizes that are stated here, "" for ``b`` and a name alone."""
+    axes = []
+    for index, word in enumerate(text.split()):
+        match = _AXIS.fullmatch(word)
+        if match is None or match.group(1) == "b":
+            raise ValueError(
+                f"{where!r}: {word!r} is not b, a size, NAME=SIZE or a NAME whose size is stated elsewhere"
+            )
+        named, size, name = match.groups()
+        axes.append((named or name or f"_{chr(97 + index)}", size or ""))
+    return axes
+
+
+def _parsed(text: str, match: re.Match[str], axes: Sequence[tuple[str, str]], shared: Mapping[str, str]) -> Input:
+    """One input with its sizes, those that other inputs state among them."""
+    called, _, right, draw, rest = match.groups()
     name, optional = called.rstrip("?"), called.endswith("?")
-    axes, sizes, single_sizes = _parse_axes(left, text)
-    keras_axes = tuple(right.split()) if right else axes
-    if sorted(keras_axes) != sorted(axes):
-        raise ValueError(f"{text!r} does not name the same axes on both sides, such as 'x: b c=3 t=40 -> b t c'")
     words = rest.split() if rest else []
+    limit = words[0] if draw == "below" and words and _NAME.fullmatch(words[0]) else ""
+    names = tuple(axis for axis, _ in axes)
+    ranges = {axis: size or shared.get(axis, "") for axis, size in [*axes, (limit, "")] if axis not in ("", "b")}
+    if unknown := [axis for axis, size in ranges.items() if not size]:
+        raise ValueError(f"{text!r}: no input states the size of {unknown[0]}, such as {unknown[0]}=8..64")
+    ends = {axis: tuple(map(int, size.split(".."))) for axis, size in ranges.items()}
+    sizes = {axis: numbers[0] for axis, numbers in ends.items()}
+    alone = {axis: numbers[1] for axis, numbers in ends.items() if numbers[1:]}
+    keras_axes = tuple(right.split()) if right else names
+    if sorted(keras_axes) != sorted(names):
+        raise ValueError(f"{text!r} does not name the same axes on both sides, such as 'x: b c=3 t=40 -> b t c'")
+    parsed = Input(name, names, sizes, keras_axes, alone=alone, optional=optional, limit=limit)
     if draw is None:
-        return Input(name, axes, sizes, keras_axes, alone=single_sizes, optional=optional)
+        return parsed
     between, counts = {"from": "to", "below": "from"}.get(draw), _DRAWS.get(draw, ())
     if (counts and len(words) not in counts) or draw not in _DRAWS or (between and words[1:2] not in ([], [between])):
         draws = "normal, below N, below N from M, from LOW to HIGH, steps N, parts N N, positive or mask"
         raise ValueError(f"{text!r}: {draw!r} is not {draws}")
+    if limit:
+        words[0] = str(min(ends.get(limit, (1,))))
     try:
         numbers = tuple(float(word) for word in words if word != between)
     except ValueError:
         raise ValueError(f"{text!r}: {' '.join(words)!r} is not a list of numbers") from None
-    parsed = Input(name, axes, sizes, keras_axes, draw, numbers, single_sizes, optional=optional)
+    parsed = replace(parsed, draw=draw, numbers=numbers)
     if draw in ("below", "steps", "parts") and any(number < 1 or number % 1 for number in numbers):
         raise ValueError(f"{text!r}: {draw} takes positive integers")
     if draw == "below" and not parsed.integers:
         raise ValueError(f"{text!r}: there are no integers below {words[0]} from {words[2]}")
-    if draw == "parts" and (len(axes) < 2 or sum(numbers) != parsed.shape(1)[1]):
+    if draw == "parts" and (len(names) < 2 or sum(numbers) != parsed.shape(1)[1]):
         raise ValueError(f"{text!r}: the parts do not add up to the axis after b")
     return parsed
 
 
-def _parse_axes(text: str, where: str) -> tuple[tuple[str, ...], dict[str, int], dict[str, int]]:
-    """The axes, their sizes, and those of a batch of one where they differ."""
-    axes: list[str] = []
-    sizes: dict[str, int] = {}
-    single_sizes: dict[str, int] = {}
-    for index, word in enumerate(text.split()):
-        match = _AXIS.fullmatch(word)
-        name = word if word == "b" else (match.group(1) or f"_{chr(97 + index)}") if match else ""
-        if not name or name in axes:
-            raise ValueError(f"{where!r}: {word!r} is not b, a size or NAME=SIZE, or repeats another axis")
-        axes.append(name)
-        if match and word != "b":
-            sizes[name] = int(match.group(2))
-            single_sizes.update({name: int(match.group(3))} if match.group(3) else {})
-    if "b" not in axes:
-        raise ValueError(f"{where!r} has no batch axis, b")
-    return tuple(axes), sizes, single_sizes
-
-
-def read_input(text: str) -> Input:
-    """:func:`parse_input` for a command line; raises :class:`Refusal`."""
+def read_inputs(texts: Sequence[str]) -> tuple[Input, ...]:
+    """:func:`parse_inputs` for a command line; raises :class:`Refusal`."""
     try:
-        return parse_input(text)
+        return parse_inputs(texts)
     except ValueError as error:
         raise Refusal(2, "--input", str(error), "see --help") from None
+
+
+def given(inputs: Sequence[Input], count: int) -> Sequence[Input]:
+    """The inputs that a call with ``count`` arrays has: all, or those that are not optional."""
+    return inputs if len(inputs) == count else [spec for spec in inputs if not spec.optional]
+
+
+def by_parameter(inputs: Sequence[Input], parameters: Sequence[str]) -> list[str] | None:
+    """The parameter of a function that takes each input: that of its name or, for other inputs, the one in its place.
+    ``None`` if there are no such names, or they contradict the places."""
+    places = [*parameters, *([""] * len(inputs))]
+    chosen = [spec.name if spec.name in parameters else place for spec, place in zip(inputs, places)]
+    named = any(spec.name in parameters for spec in inputs)
+    return chosen if named and all(chosen) and len(set(chosen)) == len(chosen) else None
+
+
+def call_by_name(module: Module, inputs: Sequence[Input]) -> None:
+    """Let the ``forward`` of a module take these inputs in their order, those that have names of its parameters by
+    name; raises :class:`Refusal` if one is optional, not the last, and has no such name."""
+    kinds = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    try:
+        every = inspect.signature(module.forward).parameters
+    except (TypeError, ValueError):
+        every = MappingProxyType({})
+    chosen = by_parameter(inputs, [name for name, parameter in every.items() if parameter.kind in kinds])
+    optional = [spec.name for spec in inputs if spec.optional]
+    in_place = chosen is None or chosen == parameter_names(module)[: len(inputs)]
+    if in_place and optional == [spec.name for spec in inputs[len(inputs) - len(optional) :]]:
+        return
+    if chosen is None:
+        fix = "name the inputs as its parameters, or state this one last"
+        raise Refusal(2, f"input {optional[0]}", "can only be left out by name, and forward has no such parameter", fix)
+    parameters, forward = dict(zip([spec.name for spec in inputs], chosen)), module.forward
+
+    def by_name(*args: object, **kwargs: object) -> object:
+        names = [parameters[spec.name] for spec in given(inputs, len(args))]
+        return forward(**dict(zip(names, args)), **kwargs)
+
+    stated = [every[name].replace(kind=kinds[0], default=inspect.Parameter.empty) for name in chosen]
+    by_name.__signature__ = inspect.Signature(stated)  # type: ignore[attr-defined]
+    module.forward = by_name
 
 
 USUAL_IDS = (1, 2, 3)
@@ -811,15 +930,15 @@ def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Ar
     :data:`HIDDEN` replaces missing values that are not accepted, or of which there are none."""
     if not case.extremes:
         return case
-    places = range(case.batch)
+    places = range(case.samples)
 
     def finite(extremes: tuple[str, ...]) -> list[bool]:
-        flags = _finite_samples(module, inputs_of(replace(case, extremes=extremes)), case.batch, case.extreme)
+        flags = _finite_samples(module, inputs_of(replace(case, extremes=extremes)), case.samples, case.extreme)
         if flags is not None:
             return flags
         # One sample may make the module reject all of them.
         single = [tuple(extremes[index] if index == sample else "" for index in places) for sample in places]
-        tried = [_finite_samples(module, inputs_of(replace(case, extremes=kinds)), case.batch, case.extreme)
+        tried = [_finite_samples(module, inputs_of(replace(case, extremes=kinds)), case.samples, case.extreme)
                  for kinds in single]  # fmt: skip
         return [flags is not None and all(flags) for flags in tried]
 
@@ -828,7 +947,7 @@ def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Ar
     inputs = [inputs_of(replace(case, extremes=extremes)) for extremes in others]
     changed = [extremes for extremes, arrays in zip(others, inputs)
                if any(a.tobytes() != b.tobytes() for a, b in zip(arrays, inputs[-1]))]  # fmt: skip
-    chosen, flags = case.extremes, [True] * case.batch
+    chosen, flags = case.extremes, [True] * case.samples
     for chosen in changed or [case.extremes]:
         flags = finite(chosen)
         if all(flag or extreme not in ("missing", HIDDEN) for flag, extreme in zip(flags, chosen)):
@@ -836,7 +955,7 @@ def finite_case(module: Module, case: Case, inputs_of: Callable[[Case], tuple[Ar
     return replace(case, extremes=tuple(extreme if flag else "" for extreme, flag in zip(chosen, flags)))
 
 
-def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int, inside: bool) -> list[bool] | None:
+def _finite_samples(module: Module, inputs: tuple[Array, ...], count: int, inside: bool) -> list[bool] | None:
     """By sample, whether the outputs of the module and, if ``inside``, of all its submodules are finite; ``None`` if
     samples cannot be distinguished, or the module does not accept these inputs."""
     try:
@@ -846,9 +965,18 @@ def _finite_samples(module: Module, inputs: tuple[Array, ...], batch: int, insid
         return None
     finite = [np.isfinite(array) for group in (outputs, *(call.outputs for call in calls.values())) for array in group]
     finite = [mask for mask in finite if not np.all(mask)]
-    if any(len(np.atleast_1d(mask)) != batch for mask in finite):
+    rows = [by_sample(mask, count) for mask in finite]
+    if any(row is None for row in rows):
         return None
-    return [all(bool(np.all(mask[index])) for mask in finite) for index in range(batch)]
+    return [all(row is None or bool(np.all(row[index])) for row in rows) for index in range(count)]
+
+
+def by_sample(array: Array, count: int) -> Array | None:
+    """A row of values for each of ``count`` samples, which are along the first axis, or all of the array; ``None`` if
+    the array does not have that many."""
+    if not count or (count > 1 and array.shape[:1] != (count,)):
+        return None
+    return array.reshape(count, -1)
 
 
 def named_tensors(module: Module) -> dict[str, Tensor]:
@@ -1064,7 +1192,7 @@ class Spread:
         before = getattr(self, part)
         setattr(self, part, (max(before[0], square), max([before[1], *largest])))
         # With integers, such as the place of a maximum, to see whether a rounding decides them.
-        rows = [distance.reshape(samples, -1) for distance, _ in moves if samples and distance.shape[:1] == (samples,)]
+        rows = [row for distance, _ in moves if (row := by_sample(distance, samples)) is not None]
         if rows:
             squares = np.sum([np.sum(row * row, axis=1) for row in rows], axis=0)
             self.samples[part] = np.maximum(squares, self.samples.get(part, 0.0)).tolist()
@@ -1100,10 +1228,10 @@ def conditioning(module: Module, case: Case, inputs: tuple[Array, ...]) -> Condi
             result.add_outputs(disturbed, outputs)
             for name, spread in result.taps.items():
                 if name in isolated:
-                    spread.add("fed", isolated[name].inputs, calls[name].inputs, case.batch)
-                    spread.add("made", isolated[name].outputs, calls[name].outputs, case.batch)
+                    spread.add("fed", isolated[name].inputs, calls[name].inputs, case.samples)
+                    spread.add("made", isolated[name].outputs, calls[name].outputs, case.samples)
                 if name in running:
-                    spread.add("running", running[name].outputs, calls[name].outputs, case.batch)
+                    spread.add("running", running[name].outputs, calls[name].outputs, case.samples)
     return result
 
 
@@ -2419,8 +2547,10 @@ def _record_cases(
 ) -> Index:
     """Run the battery; returns its entries of the index."""
     make_inputs, double = subject.make_inputs, subject.modules["float64"]
+    for module in subject.modules.values() if make_inputs is None else ():
+        call_by_name(module, drawn)
     stated = with_ids(drawn, double)
-    tried = cases_of(CASES, make_inputs)
+    tried = cases_of(CASES, make_inputs, drawn)
     stated = with_keys(stated, double, tried, lambda case, inputs: checked_inputs(make_inputs, case, target, inputs))
     if make_inputs is None:
         stated = with_numbers(stated, compared_numbers(double, checked_inputs(None, tried[0], target, stated)))
@@ -2505,11 +2635,15 @@ def fast_path_error(module: Module, observation: Observation) -> float:
     return max([error for error in errors if error > 1e-3], default=0.0)
 
 
-def cases_of(cases: Sequence[Case], make_inputs: MakeInputs | None) -> list[Case]:
-    """The cases that can be drawn: a user's function draws neither extreme nor unusual values."""
-    if make_inputs is None:
+def cases_of(cases: Sequence[Case], make_inputs: MakeInputs | None, drawn: Sequence[Input] = ()) -> list[Case]:
+    """The cases that can be drawn: a user's function draws neither extreme nor unusual values; of ``drawn`` inputs of
+    which none has a batch axis, all values are one sample, so every kind of extreme values is a case of its own."""
+    if make_inputs is not None:
+        return [replace(case, extremes=()) for case in cases if not case.extreme]
+    if not drawn or any("b" in spec.axes for spec in drawn):
         return list(cases)
-    return [replace(case, extremes=()) for case in cases if not case.extreme]
+    apart = ((case, [case.extremes[index : index + 1] for index in range(len(case.extremes) or 1)]) for case in cases)
+    return [replace(case, batched=False, extremes=kind) for case, kinds in apart for kind in kinds]
 
 
 def checked_inputs(
@@ -2527,8 +2661,9 @@ def checked_inputs(
     except Exception as error:
         raise Refusal(4, target, f"make_inputs raises {one_line(error)}", "correct it") from error
     for index, value in enumerate(arrays):
-        axis = drawn[index].axes.index("b") if index < len(drawn) else 0
-        if value.ndim <= axis or value.shape[axis] != case.batch or value.dtype.kind not in "fiub":
+        axes = drawn[index].axes if index < len(drawn) else ("b",)
+        sizes = value.shape[axes.index("b") :][:1] if "b" in axes else (case.batch,)
+        if sizes != (case.batch,) or value.dtype.kind not in "fiub":
             what = f"make_inputs gives {value.dtype} {value.shape} for a batch of {case.batch}"
             raise Refusal(4, target, what, "put the batch on axis 0 of every array")
     return cast(tuple(arrays), np.float64)
@@ -2569,7 +2704,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--input", metavar="'NAME: AXES'", action="append", default=[], help="an input, 'x: b 3 48 48'")
     args = parser.parse_args(arguments)
     try:
-        inputs = [read_input(text) for text in args.input]
+        inputs = read_inputs(args.input)
         index = record_file(
             args.reference, args.checkpoint, args.output, args.key, args.leave_out, inputs=inputs, keep=args.keep
         )

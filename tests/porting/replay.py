@@ -11,14 +11,14 @@ import torch
 from wdport.porting.outline.functions import Event, Slice, TensorSource, Trace, TracedTensor
 from wdport.porting.outline.steps import is_layer, needed
 from wdport.porting.outline.trace import trace
-from wdport.recorder import CASES, build_alone, lifted, parse_input
+from wdport.recorder import CASES, build_alone, lifted, parse_inputs
 
 Values = dict[TensorSource, torch.Tensor]
 
 
 def replayed(target: str, inputs: Sequence[str]) -> tuple[torch.nn.Module, Trace, Values, list[np.ndarray]]:
     """The model, its trace, what every call that the outputs need gives when it is run again, and the inputs."""
-    told = [parse_input(each) for each in inputs]
+    told = parse_inputs(inputs)
     module, _ = build_alone(target)
     arrays = [each.make(0, CASES[0].batch, 1.0) for each in told]
     run = trace(module, [each.name for each in told], arrays, is_layer)

@@ -28,7 +28,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
 from wdport.files.model_target import Target, file_target
 from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
-from wdport.recorder import Input, Refusal, read_input, record_file
+from wdport.recorder import Input, Refusal, read_inputs, record_file
 
 if TYPE_CHECKING:
     from wdport.cli.results import RecordingDocument
@@ -105,7 +105,7 @@ def _recorder_arguments(
     reference: str | None, checkpoint: str, mapping: str | None, key: str | None, inputs: tuple[str, ...]
 ) -> dict[str, Any]:
     """Arguments of the recorder: the model, and how to build it."""
-    parsed_inputs = [read_input(text) for text in inputs]
+    parsed_inputs = read_inputs(inputs)
     if mapping is None:
         require_undamaged(checkpoint)  # torch reads it without checking its CRCs
         return {"target": reference, "inputs": parsed_inputs or _known_inputs(checkpoint, key)}

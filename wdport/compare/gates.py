@@ -16,7 +16,7 @@ from wdport.compare.layer_errors import floors_of, output_errors
 from wdport.compare.measure import largest_error, relative_errors
 from wdport.compare.results import TapResult
 from wdport.model import Array
-from wdport.recorder import MASKING, Conditioning, Observation, Spread
+from wdport.recorder import MASKING, Conditioning, Observation, Spread, by_sample
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ def undetermined(conditioning: Conditioning, observation: Observation, case: Cas
     """The samples in which one rounding changes the reference's own result by more than :data:`LEAK`, such as
     the place of the maximum of numbers that are equal but for their rounding: those of such a layer, and of all after
     it."""
-    floors, kinds = floors_of(case) or (0.0,) * case.batch, case.extremes or ("",) * case.batch
+    floors, kinds = floors_of(case) or (0.0,) * case.samples, case.extremes or ("",) * case.samples
     # Odd multiples of 1/2 and so on are exact, and are there to show how numbers are rounded.
     doubtful = [index for index, kind in enumerate(kinds) if kind != "whole"]
 
@@ -80,8 +80,8 @@ def undetermined(conditioning: Conditioning, observation: Observation, case: Cas
         before |= isolated | running
         inputs = lost(spread.samples.get("fed", []), call.inputs)
         loose[name] = {"fed": inputs | before, "made": isolated, "running": running | before}
-    moved = [np.sum(np.square(array.reshape(len(floors), -1)), 1) for array in conditioning.outputs
-             if array.shape[:1] == (len(floors),)]  # fmt: skip
+    rows = [by_sample(array, len(floors)) for array in conditioning.outputs]
+    moved = [np.sum(np.square(row), 1) for row in rows if row is not None]
     loose[OUTPUT] = {"made": before | (lost(np.sum(moved, 0).tolist(), observation.outputs) if moved else set())}
     return loose
 
@@ -106,7 +106,7 @@ def _effect(spread: Spread, part: str, values: Sequence[object], floors: Sequenc
 
 def _sizes(values: Sequence[object], batch: int) -> Array | None:
     """The norm of every sample of a batch, of all arrays that have its axis; ``None`` if there are none."""
-    rows = [array.reshape(batch, -1) for array in _unmasked(values) if batch and array.shape[:1] == (batch,)]
+    rows = [row for array in _unmasked(values) if (row := by_sample(array, batch)) is not None]
     return np.sqrt(np.sum([np.sum(row * row, axis=1) for row in rows], axis=0)) if rows else None
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from math import inf
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from wdport.compare.relations import arrangement, same
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Rule, Shape
 from wdport.model import Array
-from wdport.recorder import TINY, inside
+from wdport.recorder import TINY, by_sample, inside
 
 
 class InPort:
@@ -128,17 +129,22 @@ def without(floors: Sequence[float], samples: Collection[int]) -> tuple[float, .
 
 def tap_errors(
     tap: Tap, candidate: Calls, expected: Mapping[str, ExpectedCall], floors: Sequence[float] = (),
-    made_floors: Sequence[float] | None = None,
+    made_floors: Sequence[float] | None = None, ordinary: Mapping[str, ExpectedCall] = MappingProxyType({}),
 ) -> tuple[float, float] | None:  # fmt: skip
     """Relative errors of a tap's inputs and outputs; ``None`` if one side did not run it. ``floors`` are by sample, see
-    :func:`floors_of`; those of the outputs may differ."""
+    :func:`floors_of`; those of the outputs may differ. ``ordinary`` are the calls on ordinary values, where all values
+    are one sample."""
     port_call, call = candidate.get(tap.candidate), expected.get(tap.candidate)
     if port_call is None or call is None:
         return None
     first, right = candidate.get(tap.fed), expected.get(tap.fed)
     before = _largest(fed(first, right), floors) if first is not None and right is not None else 0.0
     made_floors = floors if made_floors is None else made_floors
-    return max(before, _largest(fed(port_call, call), floors)), _largest(made(tap, port_call, call), made_floors)
+    usual = ordinary.get(tap.candidate, ExpectedCall({}, 0, ()))
+    sizes = norms([usual.inputs[index] for index in call.inputs if index in usual.inputs])
+    made_sizes = norms(comparable(tap, usual.cropped(usual.outputs)))
+    before = max(before, _largest(fed(port_call, call), floors, sizes))
+    return before, _largest(made(tap, port_call, call), made_floors, made_sizes)
 
 
 def wrong_samples_of(
@@ -228,23 +234,30 @@ def comparable(tap: Tap, outputs: Sequence[Array]) -> list[Array]:
     return [array - array.mean(axis=1, keepdims=True) for array in outputs] if tap.shift else list(outputs)
 
 
-def _largest(pairs: Sequence[tuple[Array, Array]] | None, floors: Sequence[float]) -> float:
+def norms(arrays: Sequence[Array]) -> list[float]:
+    return [float(np.linalg.norm(np.asarray(array, np.float64))) for array in arrays]
+
+
+def _largest(
+    pairs: Sequence[tuple[Array, Array]] | None, floors: Sequence[float], sizes: Sequence[float] = ()
+) -> float:
     if pairs is None:
         return inf
-    return max((_error(c, r, floors) for c, r in pairs), default=0.0)
+    every = sizes if len(sizes) == len(pairs) else [0.0] * len(pairs)
+    return max((_error(c, r, floors, size) for (c, r), size in zip(pairs, every, strict=True)), default=0.0)
 
 
-def _error(candidate: Array, reference: Array, floors: Sequence[float]) -> float:
+def _error(candidate: Array, reference: Array, floors: Sequence[float], ordinary: float = 0.0) -> float:
     if candidate.shape != reference.shape:
         return inf
-    if inf in floors and candidate.shape[:1] == (len(floors),):
+    if inf in floors and by_sample(candidate, len(floors)) is not None:
         counted = np.isfinite(floors)
         if not counted.any():
             return 0.0
         candidate, reference = candidate[counted], reference[counted]
         floors = tuple(floor for floor in floors if floor < inf)
-    error = relative_l2(candidate, reference)
-    return max(error, sample_errors(candidate, reference, floors)) if floors else error
+    of_samples = sample_errors(candidate, reference, floors, ordinary) if floors else 0.0
+    return of_samples if len(floors) == 1 else max(relative_l2(candidate, reference), of_samples)
 
 
 def narrowed(call: Call) -> float:
@@ -257,9 +270,13 @@ def narrowed(call: Call) -> float:
     return max((float32_share(part) for part in call.outputs if not one_magnitude(part)), default=0.0)
 
 
-def output_errors(outputs: Outputs, reference: Outputs, floors: Sequence[float] = ()) -> list[float]:
-    """Relative errors of outputs; infinite where shapes differ."""
-    return [_error(c, r, floors) for c, r in zip(outputs, reference, strict=True)]
+def output_errors(
+    outputs: Outputs, reference: Outputs, floors: Sequence[float] = (), sizes: Sequence[float] = ()
+) -> list[float]:
+    """Relative errors of outputs; infinite where shapes differ. ``sizes`` are the norms of ordinary outputs, as for
+    :func:`tap_errors`."""
+    return [_largest([pair], floors, sizes[index : index + 1])
+            for index, pair in enumerate(zip(outputs, reference, strict=True))]  # fmt: skip
 
 
 def output_names(name_lists: Sequence[Sequence[str]], count: int) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ import numpy as np
 
 from wdport.compare.gate_bounds import UNIT_ROUNDOFF
 from wdport.model import Array
+from wdport.recorder import by_sample
 
 BLOCK = 1 << 18
 """Numbers of which copies are made at a time."""
@@ -64,45 +65,46 @@ def _quotient(error: float, size: float) -> float:
     return error / size if size else (0.0 if error == 0.0 else inf)
 
 
-def sample_errors(candidate: Array, reference: Array, floors: Sequence[float]) -> float:
-    """The largest relative error of a sample of the batch, axis 0.
+def sample_errors(candidate: Array, reference: Array, floors: Sequence[float], ordinary: float = 0.0) -> float:
+    """The largest relative error of a sample of the batch, axis 0, or of all values if there is one sample.
 
     ``floors`` is by sample the share of the smallest norm above 0 of an ordinary sample, one of floor 0, that its
-    error is at least divided by. Arrays without an axis of samples are measured as a whole.
+    error is at least divided by; ``ordinary`` is that norm if no sample is. Arrays without an axis of samples are
+    measured as a whole.
     """
-    if not candidate.ndim or len(reference) != len(floors) or not np.isfinite(candidate).all():
+    if by_sample(reference, len(floors)) is None or not np.isfinite(candidate).all():
         return relative_l2(candidate, reference)
-    return largest_error(*_norms(candidate, reference), floors)
+    return largest_error(*_norms(candidate, reference, len(floors)), floors, ordinary)
 
 
 def wrong_samples(candidate: Array, reference: Array, floors: Sequence[float], bound: float) -> set[int]:
     """The samples whose error, as for :func:`sample_errors`, exceeds the bound; empty if that cannot be told."""
-    if not candidate.ndim or candidate.shape != reference.shape or len(reference) != len(floors):
+    if candidate.shape != reference.shape or by_sample(reference, len(floors)) is None:
         return set()
     if not (np.isfinite(candidate).all() and np.isfinite(reference).all()):
         return set()
-    errors = relative_errors(*_norms(candidate, reference), floors)
+    errors = relative_errors(*_norms(candidate, reference, len(floors)), floors)
     return {index for index, error in enumerate(errors) if not error <= bound}
 
 
-def _norms(candidate: Array, reference: Array) -> tuple[Array, Array]:
+def _norms(candidate: Array, reference: Array, count: int) -> tuple[Array, Array]:
     """By sample, the norms of the difference and of the reference."""
     # NumPy subtracts no booleans, and integers may wrap around.
     with np.errstate(invalid="ignore"):
         difference = np.subtract(candidate, reference, dtype=np.float64 if candidate.dtype.kind in "biu" else None)
-    sides = (np.asarray(array, np.float64).reshape(len(reference), -1) for array in (difference, reference))
+    sides = (np.asarray(array, np.float64).reshape(count, -1) for array in (difference, reference))
     differences, sizes = (np.linalg.norm(side, axis=1) for side in sides)
     return differences, sizes
 
 
-def largest_error(differences: Array, sizes: Array, floors: Sequence[float]) -> float:
+def largest_error(differences: Array, sizes: Array, floors: Sequence[float], ordinary: float = 0.0) -> float:
     """The largest relative error of a sample, as for :func:`sample_errors`, from norms by sample."""
-    return max(relative_errors(differences, sizes, floors), default=0.0)
+    return max(relative_errors(differences, sizes, floors, ordinary), default=0.0)
 
 
-def relative_errors(differences: Array, sizes: Array, floors: Sequence[float]) -> list[float]:
+def relative_errors(differences: Array, sizes: Array, floors: Sequence[float], ordinary: float = 0.0) -> list[float]:
     """The relative error of every sample, as for :func:`sample_errors`, from norms by sample."""
-    ordinary = min((size for size, floor in zip(sizes, floors, strict=True) if size and not floor), default=0.0)
+    ordinary = min((size for size, floor in zip(sizes, floors, strict=True) if size and not floor), default=ordinary)
     scales = np.maximum(sizes, np.asarray(floors) * ordinary)
     pairs = zip(differences.tolist(), scales.tolist(), strict=True)
     return [error / scale if scale else (inf if error else 0.0) for error, scale in pairs]

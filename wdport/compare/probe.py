@@ -22,6 +22,7 @@ from wdport.compare.calls import Call, ExpectedCall, Outputs, call_name, layer_o
 from wdport.compare.programs import CompiledProgram, sums_pairwise
 from wdport.errors import IncompleteError, MisfitError
 from wdport.jax_settings import FAST_COMPILE
+from wdport.keras_inputs import model_arguments
 from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path, variable_values
 from wdport.model import Array, KerasLayer, KerasModel
 from wdport.recorder import named_leaves
@@ -354,25 +355,6 @@ def training_call(
     arguments = model_arguments(model, inputs)
     output, after, penalties = model.stateless_call(trainable, fixed, *arguments, **mode, return_losses=True)
     return output, list(after), list(penalties)
-
-
-def model_arguments(model: KerasModel, inputs: Sequence[object]) -> tuple[object, ...]:
-    """Arguments for a model's call: a single input, or several as one list or as separate arguments."""
-    if len(inputs) == 1:
-        return tuple(inputs)
-    names = [name for name in call_names(model) if name != "training"]
-    # Keras has a mask of its own, which is an input if its place is that of a boolean array.
-    if names[len(inputs) - 1 : len(inputs)] != ["mask"] or str(getattr(inputs[-1], "dtype", "")) != "bool":
-        names = [name for name in names if name != "mask"]
-    # A functional model takes its inputs as one structure; a subclass, as separate arguments of its `call`.
-    if isinstance(model, keras.Sequential) or getattr(model, "_functional", None) is not None:
-        return (list(inputs),)
-    if hasattr(model, "_inputs_struct"):
-        struct = model._inputs_struct
-        if isinstance(struct, dict):
-            return (dict(zip(struct, inputs, strict=True)),)
-        return (type(struct)(inputs) if isinstance(struct, (list, tuple)) else list(inputs),)
-    return tuple(inputs) if len(names) >= len(inputs) else (tuple(inputs),)
 
 
 def tensors(value: object) -> list[jax.Array]:

@@ -133,7 +133,7 @@ class Live:
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         with translated():
-            cases = recorder.cases_of(battery, self.make_inputs)
+            cases = recorder.cases_of(battery, self.make_inputs, self.drawn)
             if self._turned:
                 pairs = ((case, replace(case, seed=case.seed + TURNED)) for case in cases)
                 cases = [case for pair in pairs for case in (pair if pair[0].batch == 1 else pair[:1])]

@@ -28,6 +28,7 @@ from wdport.compare.layer_errors import (
     InPort,
     floors_of,
     narrowed,
+    norms,
     output_errors,
     output_names,
     rearranged,
@@ -128,6 +129,8 @@ class _Engine:
         # The most values in the inputs of a case so far: before a larger one, the arrays of others are released.
         self.largest = 0
         self.first: Outputs | None = None  # the port's on the first inputs
+        # Of inputs without a batch axis, which extreme values fill as a whole: the calls and outputs of ordinary ones.
+        self.ordinary: tuple[Mapping[str, ExpectedCall], Outputs] = ({}, ())
         self.own_values = False  # whether isolated sides get other values, such as an input of another size
 
     def run(self, cases: Sequence[Case]) -> None:
@@ -302,6 +305,8 @@ class _Engine:
         """
         result, (outputs, through) = self.result, started.port.result()
         self.first = outputs if self.first is None else self.first
+        if not started.case.batched and not self.ordinary[0]:
+            self.ordinary = started.calls, started.outputs
         running = self._tap_errors(through, started, started.calls, started.into)
         # Other inputs, such as fewer zeros around them, and equal outputs.
         padded = {name for name in started.into.misfed if (error := running[name]) and error[1] <= self.logic}
@@ -389,12 +394,12 @@ class _Engine:
         """Errors by the reference's name; infinite if the arrays cannot be compared. Samples that are ``loose`` in this
         ``part`` of a tap's outputs, or in its inputs, are left out."""
         floors, errors = floors_of(started.case), dict[str, tuple[float, float] | None]()
-        kinds = started.case.extremes or (f"scale x{started.case.scale:g}",) * started.case.batch
+        kinds = started.case.extremes or (f"scale x{started.case.scale:g}",) * started.case.samples
         for tap in started.taps:
             samples = (loose or {}).get(tap.reference, {})
             fed, lost = samples.get("fed", ()), samples.get(part, ())
             sides = [without(floors or (0.0,) * len(kinds), samples) if samples else floors for samples in (fed, lost)]
-            errors[tap.reference] = tap_errors(tap, calls, expected, *sides)
+            errors[tap.reference] = tap_errors(tap, calls, expected, sides[0], sides[1], self.ordinary[0])
             self._leave_out(tap.reference, [kinds[index] for index in sorted({*fed, *lost})])
         for name in into.misfits:
             error = errors.get(name)
@@ -429,7 +434,8 @@ class _Engine:
     def _output_differs(self, started: _Started, outputs: Outputs) -> bool:
         """Whether an output alone differs, which no layer's result shows, such as the place of a maximum."""
         floors = floors_of(started.case)
-        return bool(started.outputs) and not max(output_errors(outputs, started.outputs, floors)) <= self.logic
+        sizes = norms(self.ordinary[1])
+        return bool(started.outputs) and not max(output_errors(outputs, started.outputs, floors, sizes)) <= self.logic
 
     def _explained(
         self, started: _Started, conditioning: Conditioning | None,
@@ -525,8 +531,9 @@ class _Engine:
                 measured.isolated = max(measured.isolated, error)
                 continue
             floors, sides = floors_of(started.case), (outputs, isolated_outputs)
-            floors = without(floors or (0.0,) * started.case.batch, lost) if lost else floors
-            errors = [output_errors((side[index],), (reference[index],), floors)[0] for side in sides]
+            floors = without(floors or (0.0,) * started.case.samples, lost) if lost else floors
+            sizes = norms(self.ordinary[1][index : index + 1])
+            errors = [output_errors((side[index],), (reference[index],), floors, sizes)[0] for side in sides]
             measured.cumulative = max(measured.cumulative, beyond(measured, errors[0], spread.running))
             own_error = beyond(measured, errors[1], spread.isolated)
             measured.isolated = max(measured.isolated, own_error)

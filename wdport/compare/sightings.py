@@ -44,10 +44,10 @@ class Sightings:
     def add(self, name: str, case: Case, sizes: Sequence[str], samples: Collection[int]) -> None:
         """A layer differs in a case, whose inputs have these ``sizes``, see :func:`other_sizes`; ``samples`` are those
         in which it does, if known."""
-        kinds = {case.extremes[index] for index in samples} if case.extremes else set()
+        kinds = {case.extremes[index] for index in samples} if case.extremes and case.batched else {*case.extremes}
         if case == self._first:
             self._everywhere.add(name)
-        elif kinds and "" not in kinds and kinds != set(case.extremes):
+        elif kinds and "" not in kinds and (kinds != set(case.extremes) or not case.batched):
             words = [SAMPLES[kind] for kind in case.extremes if kind in kinds]
             self._note(name, f"in samples of {', '.join(dict.fromkeys(words))}")
         elif case.batch == 1 != self._first.batch:

@@ -27,9 +27,10 @@ from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Family, Programmed, Sampled, Tree
 from wdport.jax_settings import without_paths
-from wdport.keras_runtime import exact_float64, symbolic_inputs, variables_by_path
+from wdport.keras_inputs import symbolic_inputs
+from wdport.keras_runtime import exact_float64, variables_by_path
 from wdport.model import Array, Configuration, Free, Function, KerasModel, Signature, Taken
-from wdport.recorder import parse_input
+from wdport.recorder import parse_inputs
 from wdport.sampling.network import Network, spec, values_from
 from wdport.sampling.sampler import segment_length
 
@@ -65,7 +66,7 @@ def functions_of_model(model: KerasModel, inputs: Sequence[str]) -> tuple[dict[s
         what = f"a {type(model).__name__} is not a Keras model"
         raise UsageError("model", what, "give what wdport.load_model returns")
     try:
-        ports = tuple(map(parse_input, inputs))
+        ports = parse_inputs(inputs)
     except ValueError as error:
         raise UsageError("inputs", str(error), "see the guide for your own model") from None
     return {CALL: _call_of(model, Signature(ports))}, {}

@@ -23,7 +23,7 @@ from wdport.families.ported import PlainFamily
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
 from wdport.model import Array, ConfigurationSource, Document, KerasModel, Resolved, Signature
-from wdport.recorder import Input, parse_input
+from wdport.recorder import Input, parse_inputs
 
 if TYPE_CHECKING:
     from wdport.compare.setting_values import SettingsReport
@@ -225,7 +225,7 @@ class CustomFamily(PlainFamily):
 
     def _build(self, config: CustomConfig, dtype: str) -> KerasModel:
         from wdport.families.user_functions import build_keras
-        from wdport.keras_runtime import symbolic_inputs
+        from wdport.keras_inputs import symbolic_inputs
 
         model = build_keras(self.model, config.arguments, dtype, self.told())
         self._input_shapes = tuple(tuple(tensor.shape) for tensor in symbolic_inputs(model))
@@ -290,13 +290,10 @@ class CustomFamily(PlainFamily):
             raise UsageError(self.table.path, "does not name the Keras model", fix)
 
     def told(self) -> tuple[Input, ...]:
-        ports = []
-        for text in self.inputs:
-            try:
-                ports.append(parse_input(text))
-            except ValueError as error:
-                raise MisfitError(self.table.path, str(error), "see the guide for your own model") from None
-        return tuple(ports)
+        try:
+            return parse_inputs(self.inputs)
+        except ValueError as error:
+            raise MisfitError(self.table.path, str(error), "see the guide for your own model") from None
 
 
 def _channels_last(text: str, port: Input, shape: Sequence[int | None] | None) -> str:

@@ -20,10 +20,10 @@ import numpy as np
 
 from wdport import recorder
 from wdport.checkpoint.error_context import located
-from wdport.compare.probe import model_arguments
 from wdport.compare.programs import TRACING
 from wdport.errors import MisfitError, WdportError, error_of
 from wdport.files.keras_file import CONFIG, open_weights, quiet_hdf5
+from wdport.keras_inputs import model_arguments, state_inputs
 from wdport.keras_runtime import (
     default_float,
     deserialized,
@@ -66,6 +66,7 @@ def build_keras(target: str, arguments: Document, dtype: str, inputs: Sequence[I
         if not isinstance(model, keras.Model):
             raise MisfitError(target, f"returns a {type(model).__name__}, not a keras.Model", "return the model")
         _require_plain(target, model)
+        state_inputs(model, inputs)
         _require_built(target, model, inputs)
     if dtype == "float64":
         _require_policy(target, model)

@@ -15,7 +15,7 @@ from wdport.mapping.axes import Rule
 from wdport.mapping.names import NamePattern, alike, overlap
 from wdport.mapping.rows import Row, Table
 from wdport.mapping.table import CUSTOM
-from wdport.recorder import parse_input
+from wdport.recorder import parse_inputs
 from wdport.shared_types import Count, about
 
 Level = Literal["error", "warning", "note"]
@@ -236,8 +236,7 @@ def _heading(table: Table) -> Iterator[RemarkFacts]:
         module, _, function = text.partition(":")
         if text and not (module and function):
             yield RemarkFacts("warning", "", 0, f"{name}: {text!r} is not MODULE:FUNCTION")
-    for text in table.inputs:
-        try:
-            parse_input(text)
-        except ValueError as error:
-            yield RemarkFacts("error", "", 0, f"inputs: {error}")
+    try:
+        parse_inputs(table.inputs)
+    except ValueError as error:
+        yield RemarkFacts("error", "", 0, f"inputs: {error}")

@@ -32,7 +32,18 @@ from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.mapping.plan import Move
 from wdport.mapping.ties import omitted_names
 from wdport.model import Array, KerasModel, Signature
-from wdport.recorder import CASES, LONGEST, Input, Subject, build, checked_inputs, highest_precision, lifted, run
+from wdport.recorder import (
+    CASES,
+    LONGEST,
+    Input,
+    Subject,
+    build,
+    call_by_name,
+    checked_inputs,
+    highest_precision,
+    lifted,
+    run,
+)
 
 if TYPE_CHECKING:
     import torch
@@ -289,6 +300,9 @@ def user_reference(
     if not (subject.make_inputs or signature.inputs):
         fix = "add `inputs:` to the table, give `--input 'x: b 3 48 48'`, or return (module, make_inputs)"
         raise UsageError(target, "the model's inputs are not known", fix)
+    with translated():
+        for module in subject.modules.values() if not subject.make_inputs else ():
+            call_by_name(module, signature.inputs)
     drawn = () if subject.make_inputs else longest_inputs(signature, subject.modules["float64"])
     turned = _turned(signature.inputs, drawn, subject.modules["float64"]) if drawn else ()
     notes = [*subject.notes, *_left_out(subject, drawn)]

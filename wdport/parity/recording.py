@@ -248,7 +248,9 @@ def _spread(facts: Mapping[str, object]) -> Spread:
 def _case(facts: Mapping[str, object]) -> Case:
     seed, batch = form.count(facts["seed"]), form.count(facts["batch"])
     extremes = tuple(form.texts(facts.get("extremes", [])))
-    if extremes and (len(extremes) != batch or not {"", HIDDEN, *EXTREMES, *UNUSUAL}.issuperset(extremes)):
+    batched = form.boolean(facts.get("batched", True))
+    kinds, samples = {"", HIDDEN, *EXTREMES, *UNUSUAL}, batch if batched else 1
+    if extremes and (len(extremes) != samples or not kinds.issuperset(extremes)):
         raise ValueError("extremes are not one for every sample")
     return Case(seed, batch, form.number(facts["scale"]), form.boolean(facts["random_biases"]), extremes,
-                form.number(facts.get("gain", 1.0)))  # fmt: skip
+                form.number(facts.get("gain", 1.0)), batched)  # fmt: skip

@@ -180,6 +180,8 @@ class CaseFacts(TypedDict):
     extremes: NotRequired[Annotated[list[str], about(
         "For each sample, the kind of values that replace the ordinary ones: `zeros`, `constant`, `large`, `missing`, "
         "`hidden`, `whole`, `sparse`, `small` or `far`; \"\" for none.")]]  # fmt: skip
+    batched: NotRequired[Annotated[bool, about(
+        "Whether an input has a batch axis; true if absent. If not, the case has one sample.")]]  # fmt: skip
     gain: NotRequired[Annotated[float, about(
         "Factor by which the inputs of isolated layers are multiplied in float32; 1 if absent.")]]  # fmt: skip
     names: Annotated[list[str], about('Names of the outputs; "" for an unnamed output.')]

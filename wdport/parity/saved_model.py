@@ -30,6 +30,7 @@ from wdport.compare.programs import TRACING, constants, program_text
 from wdport.conversion.load import Converted
 from wdport.families.roles import KeptByKeras
 from wdport.families.user_functions import saved_model
+from wdport.keras_inputs import state_inputs, stated_inputs
 from wdport.keras_runtime import exact_float64, first_line, layers_by_path, set_variable, variables_by_path
 from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.parity.random_draws import SampleDraws, repeatable_port
@@ -113,6 +114,7 @@ class _Rebuilt:
     def _filled(self, loaded: KerasModel, dtype: str) -> _Side:
         """A model of the file, with the weights of the user's."""
         values = self._own[dtype].variables
+        state_inputs(loaded, stated_inputs(self._own[dtype].model))
         side = _Side(loaded, _variables(loaded, self._own[dtype].model), dtype)
         with _settings(dtype):
             for path, variable in side.variables.items():

@@ -15,8 +15,9 @@ from typing import Literal
 import jax
 import numpy as np
 
-from wdport.compare.probe import CallArguments, Compute, intercepted, model_arguments, tensor_names, tensors
+from wdport.compare.probe import CallArguments, Compute, intercepted, tensor_names, tensors
 from wdport.errors import MisfitError, WdportError
+from wdport.keras_inputs import model_arguments
 from wdport.keras_runtime import exact_float64, first_line, set_variable
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.model import Array, KerasLayer

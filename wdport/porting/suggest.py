@@ -16,6 +16,7 @@ from msgspec import UNSET, UnsetType
 
 from wdport import recorder
 from wdport.checkpoint import open_checkpoint
+from wdport.compare.reference import translated
 from wdport.compare.run_cases import Say
 from wdport.errors import UsageError, WdportError
 from wdport.families.custom import CustomConfig, CustomFamily
@@ -210,6 +211,8 @@ def _search(models: Models, say: Say | None) -> tuple[Suggestion, tuple[str, ...
         model = family.build(config, "float64")
         signature = family.signature(config)
         fill(module, SEED)
+        with translated():
+            recorder.call_by_name(module, declared)
         drawn = draw_inputs(declared)
         tell("running PyTorch")
         begin = time.perf_counter()

@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import keras
 from jax import Array as Tensor
 
-from wdport.compare.probe import model_arguments
 from wdport.conversion.load import load_model
 from wdport.data.series import Series, series_of
 from wdport.data.units import units_of
@@ -23,6 +22,7 @@ from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import all_families, known_model
 from wdport.families.roles import Completing, ConfiguredBeside, Family, Fresh, Sampled, Trained
 from wdport.files.atomic import scratch_folder
+from wdport.keras_inputs import model_arguments
 from wdport.keras_runtime import require_policy, seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import nodes_of, read_yaml
 from wdport.model import MASK_RATE, MAX_SPAN, Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary

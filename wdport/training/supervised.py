@@ -11,11 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.compare.probe import model_arguments
 from wdport.errors import UsageError, printable
 from wdport.families.registry import known_model
 from wdport.families.user_functions import find_function
-from wdport.keras_runtime import call_names, said_by, symbolic_inputs
+from wdport.keras_inputs import model_arguments, symbolic_inputs
+from wdport.keras_runtime import call_names, said_by
 from wdport.model import Array, KerasModel, Vocabulary
 from wdport.random_bits import one_loop
 from wdport.recorder import one_line

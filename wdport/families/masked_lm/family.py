@@ -13,7 +13,7 @@ from wdport.families.masked_lm.config import FACTOR, ROPE, TOKENIZER, Config, ro
 from wdport.families.shapes import Shapes, count, size
 from wdport.fields import fields_of
 from wdport.model import ConfigurationSource, Document, Port, Resolved, Signature, Stated, Vocabulary
-from wdport.recorder import LONGEST, parse_input
+from wdport.recorder import LONGEST, parse_inputs
 
 if TYPE_CHECKING:
     from wdport.families.masked_lm.port import MaskedLM
@@ -29,7 +29,7 @@ def signature(config: Config) -> Signature:
     # The angles grow with the position, and with them their rounding error, which only a long sequence shows.
     length = f"{LENGTH}..{max(LENGTH, min(LONGEST, config.max_position_embeddings))}"
     inputs = (f"input_ids: b n={length}, below {config.vocab_size}", f"attention_mask: b n={length}, mask")
-    return Signature(tuple(map(parse_input, inputs)), (Port("logits"),), free={"n": 1})
+    return Signature(parse_inputs(inputs), (Port("logits"),), free={"n": 1})
 
 
 INERT: Final = (

@@ -35,7 +35,7 @@ from wdport.model import (
     labels_of,
     unchanged,
 )
-from wdport.recorder import parse_input
+from wdport.recorder import parse_inputs
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -206,7 +206,7 @@ def signature(config: Config) -> Signature:
         inputs.append(f"labels: b {config.time_width}")
     output = Port("sample", "b c h w -> b h w c", decode=partial(_images, *_pixels(config)))
     free = dict.fromkeys("hw", config.stride)
-    return Signature(tuple(map(parse_input, inputs)), (output,), (note,) if note else (), free)
+    return Signature(parse_inputs(inputs), (output,), (note,) if note else (), free)
 
 
 def _other_height(height: int, width: int, stride: int) -> int:

@@ -22,7 +22,7 @@ from wdport.families.waveletdiff.sampled import diffused, process
 from wdport.families.waveletdiff.settings import parse_setting, read_settings
 from wdport.families.waveletdiff.variables import position_table, require_sizes, time_frequencies, variables
 from wdport.model import Array, Constant, Document, LossPart, Objective, PartWords, Port, Signature
-from wdport.recorder import parse_input
+from wdport.recorder import parse_inputs
 
 if TYPE_CHECKING:
     from jax import Array as Tensor
@@ -130,7 +130,7 @@ class WaveletDiffFamily(PortedFamily[Config]):
         parts = dict(zip(config.level_names, config.level_slices, strict=True))
         words = PartWords("level", "wavelet level", "coefficients", "series")
         output = Port("prediction", parts=parts, decode=_decoder(config), words=words)
-        return Signature(tuple(map(parse_input, inputs)), (output,))
+        return Signature(parse_inputs(inputs), (output,))
 
     def fresh(self, config: Config, seed: int, dtype: str | None = None) -> WaveletDiff:
         import keras  # noqa: F401  as in build

@@ -111,7 +111,7 @@ def _longer(signature: Signature, rng: np.random.Generator) -> dict[str, int]:
 
 def _drawn(spec: Input, case: Case, factors: Array | None) -> Array:
     values = spec.make(case.seed, case.batch, case.scale)
-    if factors is None or spec.draw not in ("normal", "parts"):
+    if factors is None or spec.draw not in ("normal", "parts") or "b" not in spec.axes:
         return values
     shape = [case.batch if axis == "b" else 1 for axis in spec.axes]
     return values * factors.reshape(shape)

@@ -166,7 +166,7 @@ def outline(
     """The outline of the model of ``module:function``, called with ``arguments``, or with ``checkpoint`` if it takes a
     path. ``inputs`` are strings such as ``x: b 3 48 48``. Raises :class:`WdportError`."""
     with translated():
-        declared = [recorder.read_input(text) for text in inputs]
+        declared = recorder.read_inputs(inputs)
     return _outline(target, declared, arguments, checkpoint)
 
 
@@ -175,6 +175,7 @@ def _outline(
 ) -> Outline:
     with translated():
         module, make_inputs = recorder.build_alone(target, checkpoint, arguments)
+        recorder.call_by_name(module, declared)
         input_function, cases = None if declared else make_inputs, [replace(CASES[0], batch=batch) for batch in BATCHES]
         first, second = (recorder.checked_inputs(input_function, case, target, declared) for case in cases)
     return outline_of(module, target, declared, first, second)
