@@ -66,7 +66,8 @@ OPTIONS = (  # options of verify: made by make options
                      metavar="HEX", kind="pair", file=False),
     Option("policy", "File with bounds and waivers, such as parity.toml."),
     Option("mapping", "A mapping table of your own. [default: the shipped one that fits]"),
-    Option("input", "One input, such as 'x: b 3 48 48'.", metavar="'NAME: AXES'", kind="several", file=False),
+    Option("input", "One input, such as 'x: b 3 48 48' or 'ids: b t=8..64, below 1000'; docs/inputs.md describes "
+                    "the notation.", metavar="'NAME: AXES'", kind="several", file=False),
     Option("reference", "Your own PyTorch model, instead of the built-in reference.",
                         metavar="MODULE:FUNCTION", file=False),
     Option("config", "Training configuration, to compare with the one in the converted file."),

@@ -250,7 +250,10 @@ OWN_MAPPING: Final = Option(
 MODEL: Final = Option("Function that builds your own Keras model, if the table does not name it.", "MODULE:FUNCTION",
                       names=("--keras-model",), former=("--model",), group="model")  # fmt: skip
 SET: Final = Option("One configuration value; repeatable.", "KEY=VALUE", group="model")
-INPUTS: Final = Option("One input, such as 'x: b 3 48 48'.", "'NAME: AXES'", group="model")
+INPUTS: Final = Option(
+    "One input, such as 'x: b 3 48 48' or 'ids: b t=8..64, below 1000'; docs/inputs.md describes the notation.",
+    "'NAME: AXES'", group="model",
+)  # fmt: skip
 NORM_STATS: Final = Option(
     "Statistics of the training data: mean, std and feature names (JSON, NPZ).", files=(".json", ".npz")
 )

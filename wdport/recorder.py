@@ -658,7 +658,7 @@ def read_inputs(texts: Sequence[str]) -> tuple[Input, ...]:
     try:
         return parse_inputs(texts)
     except ValueError as error:
-        raise Refusal(2, "--input", str(error), "see --help") from None
+        raise Refusal(2, "--input", str(error), "see docs/inputs.md") from None
 
 
 def given(inputs: Sequence[Input], count: int) -> Sequence[Input]:
@@ -1794,7 +1794,8 @@ def _attention(
     name: str, part: MultiheadAttention, arguments: Given, answers: Calls, note: Note
 ) -> tuple[dict[str, Call], Tensor | None]:
     """The four calls inside ``torch.nn.MultiheadAttention``, recomputed from its parameters and inputs, and its output,
-    in the module's own layout; empty and ``None``, with a note, if it has additional keys or no batch axis.
+    in the module's own layout; empty and ``None``, with a note, if it has additional keys. Tokens without a batch axis
+    are one sample.
 
     Calls in ``answers`` are isolated, as :func:`isolate` does with modules.
     """
@@ -1828,6 +1829,8 @@ def _attention(
         note(f"{name}{KEYLESS}")
     attended = _softmax(scores if mask is None else scores + mask) @ value
     output = project("out", attended.transpose(1, 2).flatten(2), part.out_proj.weight, part.out_proj.bias)
+    if bound["query"].ndim == 2:
+        return calls, output[0]
     return calls, output if part.batch_first else output.transpose(0, 1)
 
 
@@ -1836,12 +1839,16 @@ def _tokens(name: str, part: MultiheadAttention, bound: Mapping[str, Any], note:
     tokens = [bound.get(step) for step in ATTENTION[:3]]
     extras = ["bias_k"] if part.bias_k is not None else []
     extras += ["add_zero_attn"] if part.add_zero_attn else []
-    if not extras and any(tensor is None or tensor.ndim != 3 for tensor in tokens):
-        extras = ["inputs other than query, key and value with a batch axis"]
+    ranks = {None if tensor is None else tensor.ndim for tensor in tokens}
+    if not extras and ranks not in ({2}, {3}):
+        extras = ["inputs other than query, key and value"]
     if extras:
         note(f"{name} is attention with {', '.join(extras)}, so its parts are not recorded")
         return None
-    return [tensor if part.batch_first else tensor.transpose(0, 1) for tensor in tokens if tensor is not None]
+    present = [tensor for tensor in tokens if tensor is not None]
+    if ranks == {2}:
+        return [tensor[None] for tensor in present]
+    return [tensor if part.batch_first else tensor.transpose(0, 1) for tensor in present]
 
 
 def _additive_mask(part: MultiheadAttention, bound: Mapping[str, Any], scores: Tensor) -> Tensor | None:
@@ -1855,7 +1862,7 @@ def _additive_mask(part: MultiheadAttention, bound: Mapping[str, Any], scores: T
     if bound.get("is_causal") and padded is None and not bound.get("need_weights", True):
         attended = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
     masks = [] if attended is None else [attended if attended.ndim == 2 else attended.unflatten(0, scores.shape[:2])]
-    masks += [] if padded is None else [padded[:, None, None]]
+    masks += [] if padded is None else [padded.reshape(-1, 1, 1, padded.shape[-1])]
     added = [torch.zeros(mask.shape, dtype=scores.dtype, device=scores.device).masked_fill(mask, -float("inf"))
              if mask.dtype == torch.bool else mask for mask in masks]  # fmt: skip
     return sum(added[1:], added[0]) if added else None
@@ -2636,14 +2643,24 @@ def fast_path_error(module: Module, observation: Observation) -> float:
 
 
 def cases_of(cases: Sequence[Case], make_inputs: MakeInputs | None, drawn: Sequence[Input] = ()) -> list[Case]:
-    """The cases that can be drawn: a user's function draws neither extreme nor unusual values; of ``drawn`` inputs of
-    which none has a batch axis, all values are one sample, so every kind of extreme values is a case of its own."""
+    """The cases that can be drawn: a user's function draws neither extreme nor unusual values; ``drawn``
+    inputs without a batch axis have one sample."""
     if make_inputs is not None:
         return [replace(case, extremes=()) for case in cases if not case.extreme]
     if not drawn or any("b" in spec.axes for spec in drawn):
         return list(cases)
-    apart = ((case, [case.extremes[index : index + 1] for index in range(len(case.extremes) or 1)]) for case in cases)
-    return [replace(case, batched=False, extremes=kind) for case, kinds in apart for kind in kinds]
+    return unbatched(cases)
+
+
+def unbatched(cases: Sequence[Case]) -> list[Case]:
+    """The cases for inputs of which none has a batch axis, each kind of extreme values with a seed of its own."""
+    apart = []
+    for case in cases:
+        apart.append(replace(case, batched=False, extremes=case.extremes[:1]))
+        for index, kind in enumerate(case.extremes[1:], start=1):
+            seed = case.seed + SEEDS // 2 + len(CASES) * index
+            apart.append(replace(case, seed=seed, batched=False, extremes=(kind,)))
+    return apart
 
 
 def checked_inputs(

@@ -202,7 +202,7 @@ def _seeing(reference: Calls) -> Iterator[Array]:
             shape = (count, -1) if np.ndim(attended) == 3 else (1, 1)
             hidden = hidden | _hides(attended).reshape(*shape, *np.shape(attended)[-2:])
         if padded is not None:
-            hidden = hidden | _hides(padded)[:, None, None]
+            hidden = hidden | np.atleast_2d(_hides(padded))[:, None, None]
         sees = np.broadcast_to(~np.any(np.all(hidden, -1), 1), (count, length))
         if not sees.all():
             yield sees

@@ -91,6 +91,8 @@ def laid_out(
         return apply_rule(rule, [array], axis_sizes)[0]
     if array.shape == (1, *shape) and not exact:
         return np.asarray(array[0])  # the state of one recurrent layer
+    if shape == (1, *array.shape) and not exact:
+        return array[np.newaxis]  # a batch of one, where PyTorch's layer takes none
     if array.shape != shape and array.ndim == len(shape) > 2:
         # Channels second on one side and last on the other, which no input's axes state.
         for second, last in ((1, -1), (-1, 1)):

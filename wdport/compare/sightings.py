@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from wdport.compare.calls import Case
-from wdport.recorder import HIDDEN, Input
+from wdport.recorder import HIDDEN, Input, given
 
 SAMPLES: Final[Mapping[str, str]] = {
     "zeros": "zeros",
@@ -26,7 +26,7 @@ SAMPLES: Final[Mapping[str, str]] = {
 def other_sizes(inputs: Sequence[Input], shapes: Sequence[tuple[int, ...]]) -> list[str]:
     """The sizes in shapes of the port's inputs that are not the stated ones, such as "t = 512"."""
     sizes: dict[str, None] = {}
-    for spec, shape in zip(inputs, shapes, strict=False):  # a batch of one lacks an optional input
+    for spec, shape in zip(given(inputs, len(shapes)), shapes, strict=False):
         for axis, size in zip(spec.keras_axes, shape, strict=False):
             if axis in spec.sizes and size != spec.sizes[axis]:
                 sizes[f"{spec.name} of size {shape}" if axis.startswith("_") else f"{axis} = {size}"] = None

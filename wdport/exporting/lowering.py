@@ -68,7 +68,7 @@ def functions_of_model(model: KerasModel, inputs: Sequence[str]) -> tuple[dict[s
     try:
         ports = parse_inputs(inputs)
     except ValueError as error:
-        raise UsageError("inputs", str(error), "see the guide for your own model") from None
+        raise UsageError("inputs", str(error), "see docs/inputs.md") from None
     return {CALL: _call_of(model, Signature(ports))}, {}
 
 

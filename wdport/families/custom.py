@@ -267,8 +267,10 @@ class CustomFamily(PlainFamily):
         inputs = tuple(
             _in_keras_order(port, shape, self.table.path) for port, shape in zip(ports, self._input_shapes, strict=True)
         )
+        # A number that stands first is a fixed batch.
         free = {axis: 1 for port, shape in zip(inputs, self._input_shapes, strict=True)
-                for axis, size in zip(port.keras_axes, shape, strict=True) if size is None and axis != "b"}  # fmt: skip
+                for axis, size in zip(port.keras_axes, shape, strict=True)
+                if size is None and axis not in ("b", "_a")}  # fmt: skip
         return Signature(inputs, free=free)
 
     def other_layout(self) -> tuple[str, ...]:
@@ -276,7 +278,9 @@ class CustomFamily(PlainFamily):
         same order in both, and the user states neither; otherwise empty. After :meth:`signature`."""
         ports, shapes = self.told(), self._input_shapes or ()
         open_shapes = shapes if len(shapes) == len(ports) else [None] * len(ports)
-        texts = [_channels_last(text, port, shape)
+        size_words = {axis: f"{size}" + (f"..{port.alone[axis]}" if axis in port.alone else "")
+                 for port in ports for axis, size in port.sizes.items() if not axis.startswith("_")}  # fmt: skip
+        texts = [_channels_last(text, port, shape, size_words)
                  for text, port, shape in zip(self.inputs, ports, open_shapes, strict=True)]  # fmt: skip
         return tuple(new or old for new, old in zip(texts, self.inputs, strict=True)) if any(texts) else ()
 
@@ -293,25 +297,30 @@ class CustomFamily(PlainFamily):
         try:
             return parse_inputs(self.inputs)
         except ValueError as error:
-            raise MisfitError(self.table.path, str(error), "see the guide for your own model") from None
+            raise MisfitError(self.table.path, str(error), "see docs/inputs.md") from None
 
 
-def _channels_last(text: str, port: Input, shape: Sequence[int | None] | None) -> str:
+def _channels_last(text: str, port: Input, shape: Sequence[int | None] | None, size_words: dict[str, str]) -> str:
     """The statement of an input whose second axis is last in Keras, if it may be so as well as in the stated order; ""
-    if not. ``shape`` is that of the Keras model's input, if it is known."""
+    if not. ``shape`` is that of the Keras model's input, if it is known; ``size_words`` are the sizes of the axes that
+    have names so far."""
     name, _, stated = text.partition(":")
     orders = [(*port.axes[:1], *port.axes[1:]), (*port.axes[:1], *port.axes[2:], *port.axes[1:2])]
-    if "->" in text or port.kind != "float" or len(port.axes) < 3 or port.axes[0] != "b":
+    repeated = len(set(port.axes)) < len(port.axes)
+    if "->" in text or port.kind != "float" or len(port.axes) < 3 or port.axes[0] != "b" or repeated:
         return ""
     sizes = [tuple(None if axis == "b" else port.sizes[axis] for axis in order) for order in orders]
     if any(not _fits(order, sizes[0] if shape is None else shape) for order in sizes):
         return ""
     letters = {2: "ct", 3: "chw", 4: "cdhw"}.get(len(port.axes) - 1, "cdefghi")
-    named = any(not axis.startswith("_") for axis in port.axes[1:])
-    called = [axis.lstrip("_") if named else letter for axis, letter in zip(port.axes[1:], letters, strict=False)]
-    ranges = {axis: f"..{size}" for axis, size in port.alone.items()}
-    left = [f"{letter}={port.sizes[axis]}{ranges.get(axis, '')}"
-            for axis, letter in zip(port.axes[1:], called, strict=True)]  # fmt: skip
+    called, left = [], []
+    for axis, letter in zip(port.axes[1:], letters, strict=False):
+        size = f"{port.sizes[axis]}" + (f"..{port.alone[axis]}" if axis in port.alone else "")
+        word = letter if axis.startswith("_") else axis
+        while size_words.setdefault(word, size) != size or word in called:
+            word += letter
+        called.append(word)
+        left.append(f"{word}={size}")
     draw = stated.partition(",")[1:]
     return f"{name}: b {' '.join(left)} -> b {' '.join((*called[1:], called[0]))}{''.join(draw)}"
 
@@ -325,8 +334,11 @@ def _in_keras_order(port: Input, shape: Sequence[int | None], where: str) -> Inp
     if port.axes != port.keras_axes:
         return port
     sizes = [None if axis == "b" else port.sizes[axis] for axis in port.axes]
-    # As stated, or with the second axis last: PyTorch's channels first, Keras's channels last.
-    for axes in (port.axes, (port.axes[0], *port.axes[2:], *port.axes[1:2])):
+    # As stated, or with the second axis last: PyTorch's channels first, Keras's channels last. Without a batch,
+    # channels are the first axis.
+    orders = [port.axes, (*port.axes[:1], *port.axes[2:], *port.axes[1:2])]
+    orders += [] if "b" in port.axes or port.kind != "float" else [(*port.axes[1:], *port.axes[:1])]
+    for axes in orders:
         expected = [None if axis == "b" else port.sizes[axis] for axis in axes]
         if _fits(expected, shape):
             return replace(port, keras_axes=tuple(axes))

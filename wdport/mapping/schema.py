@@ -136,8 +136,7 @@ class TableForm(Rows, total=False):
     torch: Annotated[Text, about("Function that builds the PyTorch model, as `module:function`.")]
     keras: Annotated[Text, about("Function that builds the Keras model, as `module:function`.")]
     inputs: Annotated[list[Text], about(
-        "Inputs of the models in the order of the call, `NAME: AXES [-> AXES] [, DRAW]`. `b` is the batch "
-        "axis.")]  # fmt: skip
+        "Inputs of the models, `NAME: AXES [-> AXES] [, VALUES]`, as described in `docs/inputs.md`.")]  # fmt: skip
     config: Annotated[list[Text], about("Keys of `config.json` that the two functions take as arguments.")]
     sampling: Annotated[dict[str, object], about(
         "Facts about your own generative model that sampling needs.")]  # fmt: skip

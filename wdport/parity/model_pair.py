@@ -341,14 +341,15 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
     """
     sizes, others = dict[tuple[str, int], int](), dict[tuple[str, int], int]()
     steps = {**signature.longer, **signature.free}
-    unequal = tuple(map(_unequal, signature.inputs))
+    unequal = _unequal(signature.inputs)
     inputs = unequal if unequal != signature.inputs and _accepts(module, unequal) else signature.inputs
     for spec in inputs:
         free = [axis for axis in spec.axes if axis in steps]
-        if free and not spec.alone:
+        if free and not spec.alone.keys() & set(spec.axes):
             size = spec.sizes[free[0]]
             positions = math.prod(spec.sizes[axis] for axis in free)
-            sizes[free[0], size] = max(2 * size, LONGEST * size // positions)
+            limit = max(2 * size, LONGEST * size // positions)
+            sizes[free[0], size] = min(sizes.get((free[0], size), limit), limit)
             # At least about half more.
             for axis in free[1:]:
                 count = spec.sizes[axis] // steps[axis]
@@ -383,12 +384,20 @@ def _congruent(least: int, residue: int) -> int:
     return least + (residue - least) % 2**HALVINGS
 
 
-def _unequal(spec: Input) -> Input:
-    """The input with the greatest size along only one of the axes of equal sizes, such as height and width."""
-    axis_by_size: dict[tuple[int, int], str] = {}
-    for axis, limit in spec.alone.items():
-        axis_by_size.setdefault((spec.sizes[axis], limit), axis)
-    return replace(spec, alone={axis: limit for (_, limit), axis in axis_by_size.items()})
+def _unequal(inputs: Sequence[Input]) -> tuple[Input, ...]:
+    """The inputs with the greatest size along only one of the axes of equal sizes of an input, such as height and
+    width."""
+    equal = list[set[str]]()
+    for spec in inputs:
+        ranges = [(spec.sizes[axis], spec.alone.get(axis)) for axis in spec.axes if axis != "b"]
+        named = [axis for axis in spec.axes if axis != "b"]
+        equal.append({axis for index, axis in enumerate(named)
+                      if ranges[index] in ranges[:index] and axis not in named[:index]})  # fmt: skip
+    shared = {axis for axes in equal for axis in axes if not axis.startswith("_")}
+    return tuple(
+        replace(spec, alone={axis: size for axis, size in spec.alone.items() if axis not in axes | shared})
+        for spec, axes in zip(inputs, equal, strict=True)
+    )
 
 
 def _turned(stated: Sequence[Input], drawn: Sequence[Input], module: torch.nn.Module) -> tuple[Mapping[str, int], ...]:

@@ -29,7 +29,9 @@ from wdport.recorder import (
     Observation,
     Single,
     Spread,
+    given,
     marks_of,
+    unbatched,
 )
 
 Known = dict[str, Array]
@@ -146,6 +148,7 @@ class Replay:
         """The recorded ones, in which extreme values are those that the reference has a meaning for."""
         # The recorder may have replaced extreme values that made the reference infinite; the seed still names the case.
         by_seed = {case.seed: case for case in self._recording.cases}
+        battery = battery if all(case.batched for case in self._recording.cases) else unbatched(battery)
         matches = [by_seed.get(case.seed) if case.extremes else self._recorded(case) for case in battery]
         if any(case.extremes and not (here and here.extremes) for case, here in zip(battery, matches, strict=True)):
             values = ", ".join((*EXTREMES, *UNUSUAL))
@@ -170,10 +173,12 @@ class Replay:
         """Note the axes that the port leaves open and of which the recording has one size; raises
         :class:`IncompleteError` if the table states one that it lacks."""
         several = [self._recording.inputs(case) for case in self._recording.cases]
-        for index, spec in enumerate(signature.inputs):
+        pairs = [(spec.name, array.shape) for arrays in several
+                 for spec, array in zip(given(signature.inputs, len(arrays)), arrays, strict=False)]  # fmt: skip
+        for spec in signature.inputs:
             if spec.optional:  # a batch of one, which has the other size, leaves it out
                 continue
-            shapes = [arrays[index].shape for arrays in several if index < len(arrays)]
+            shapes = [shape for name, shape in pairs if name == spec.name]
             for place, axis in enumerate(spec.axes):
                 sizes = {shape[place] for shape in shapes if place < len(shape)}
                 name = f"axis {place}" if axis.startswith("_") else axis

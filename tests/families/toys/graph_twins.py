@@ -154,7 +154,7 @@ def words_visible() -> keras.Model:
 
 def mixed(turned: bool = False) -> keras.Model:
     """Takes a dictionary in another order than the statement of the inputs."""
-    scale, fine, wide = keras.Input((8,)), keras.Input((6,)), keras.Input((6,))
+    scale, fine, wide = (keras.Input((n,), name=name) for n, name in ((8, "scale"), (6, "fine"), (6, "wide")))
     first, second = (wide, fine) if not turned else (fine, wide)
     y = ops.relu(layers.Dense(8, name="left")(first)) + layers.Dense(8, name="right")(second)
     return keras.Model({"scale": scale, "image": {"fine": fine, "wide": wide}}, layers.Dense(3, name="out")(y * scale))
@@ -162,3 +162,27 @@ def mixed(turned: bool = False) -> keras.Model:
 
 def mixed_turned() -> keras.Model:
     return mixed(turned=True)
+
+
+class Mean(keras.Model):
+    def __init__(self, least: float = 1.0) -> None:
+        super().__init__()
+        self.least = least
+        self.layer, self.own, self.out = layers.Dense(8), layers.Dense(8, use_bias=False), layers.Dense(3)
+        self.norm = layers.BatchNormalization(epsilon=1e-5)
+
+    def call(self, x: Any, edges: Any) -> Any:
+        source, target = ops.unstack(edges, axis=0)
+        total = ops.segment_sum(ops.take(x, source, axis=0), target, x.shape[0])
+        count = ops.segment_sum(ops.ones((edges.shape[1], 1), dtype=x.dtype), target, x.shape[0])
+        y = self.norm(self.layer(total / ops.maximum(count, self.least)) + self.own(x))
+        return ops.log_softmax(self.out(ops.relu(y)))
+
+
+def averaged() -> keras.Model:
+    return Mean()
+
+
+def averaged_by_none() -> keras.Model:
+    """Divides by zero where a node has no neighbours."""
+    return Mean(least=0.0)
