@@ -6,6 +6,7 @@ import ast
 import copy
 import functools
 import json
+import re
 import shutil
 import subprocess
 import sys
@@ -124,6 +125,66 @@ def test_inputs_that_say_nothing(text: str) -> None:
     with pytest.raises(Refusal) as refusal:
         recorder.read_inputs([text])
     assert refusal.value.exit_code == 2
+
+
+@pytest.mark.parametrize("texts", [
+    ("ids: b t=8..64, below n", "mask: b t, mask", "bias: h=2 t t", "x: n=12 3"),
+    ("x: n 3", "bias: h=2 t t", "mask: b t=8..64, mask", "ids: b t, ids < n", "adj: n=12 n"),
+])  # fmt: skip
+def test_inputs_share_sizes_in_any_order(texts: tuple[str, ...]) -> None:
+    shapes = {batch: {spec.name: spec.make(0, batch, 1.0).shape for spec in recorder.parse_inputs(texts)}
+              for batch in (4, 1)}  # fmt: skip
+    for batch, length in ((4, 8), (1, 64)):
+        expected = {"ids": (batch, length), "mask": (batch, length), "bias": (2, length, length), "x": (12, 3)}
+        assert {name: shapes[batch][name] for name in expected} == expected
+    ids = next(spec for spec in recorder.parse_inputs(texts) if spec.name == "ids")
+    assert ids.make(0, 4, 1.0).max() == 11
+
+
+@pytest.mark.parametrize(("texts", "message"), [
+    (("ids: b t=8..64", "mask: b s, mask"), "'mask: b s, mask': no input states the size of s, such as s=8..64"),
+    (("edges: 2 e=9, below n",), "'edges: 2 e=9, below n': no input states the size of n, such as n=8..64"),
+    (("x: b t=8..64", "y: b t=8"), "'y: b t=8': t is 8 here, and 8..64 before; use another name"),
+    (("x: t=8 t=9",), "'x: t=8 t=9': t is 9 here, and 8 before; use another name"),
+    (("x: b=4 3",), "'x: b=4 3': 'b=4' is not b, a size, NAME=SIZE or a NAME whose size is stated elsewhere"),
+    (("x: b 3", "x: b 4"), "several inputs have the name x; each needs its own"),
+])  # fmt: skip
+def test_sizes_that_contradict_are_named(texts: tuple[str, ...], message: str) -> None:
+    with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
+        recorder.parse_inputs(texts)
+
+
+def test_edges_have_frequent_nodes_and_leave_some_out() -> None:
+    edges = recorder.parse_inputs(["nodes: n=12..40 6", "edges: 2 e=60..90, below n"])[1]
+    for seed in range(5):
+        for batch, nodes in ((4, 12), (1, 40)):
+            counts = np.bincount(edges.make(seed, batch, 1.0)[1], minlength=nodes)
+            assert len(counts) == nodes
+            assert counts.max() > 2 * counts.sum() / nodes
+            assert np.count_nonzero(counts == 0) >= nodes // 5
+
+
+@pytest.mark.parametrize(("names", "expected"), [
+    (("x: b 2", "z: b 2"), {"x": 0, "z": 1}),
+    (("z: b 2", "x: b 2"), {"z": 0, "x": 1}),
+    (("z: b 2", "y?: b 2", "x: b 2"), {"z": 0, "y": 1, "x": 2}),
+    (("a: b 2", "z: b 2"), {"x": 0, "z": 1}),
+    (("a: b 2", "c: b 2"), {"x": 0, "y": 1}),
+])  # fmt: skip
+def test_inputs_are_passed_by_the_names_of_parameters(names: tuple[str, ...], expected: dict[str, int]) -> None:
+    class Net(nn.Module):
+        def forward(self, x: Tensor, y: Tensor | None = None, z: Tensor | None = None) -> dict[str, Tensor]:
+            return {name: tensor for name, tensor in (("x", x), ("y", y), ("z", z)) if tensor is not None}
+
+    module, inputs = Net(), recorder.parse_inputs(names)
+    recorder.call_by_name(module, inputs)
+    arrays = [np.full((1, 2), float(place)) for place in range(len(inputs))]
+    for count in (len(inputs), len(recorder.given(inputs, 0))):
+        kept = [index for index, spec in enumerate(inputs) if count == len(inputs) or not spec.optional]
+        found: list[str] = []
+        outputs = recorder.run(module, [arrays[index] for index in kept], found)
+        wanted = {name: place for name, place in expected.items() if place in kept}
+        assert {name: int(output[0, 0]) for name, output in zip(found, outputs, strict=True)} == wanted
 
 
 # --- Watching

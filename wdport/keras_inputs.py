@@ -57,10 +57,9 @@ def model_arguments(model: KerasModel, inputs: Sequence[object]) -> tuple[object
         names = [name for name in names if name != "mask"]
     chosen = by_parameter(specs, names) if len(specs) == len(inputs) else None
     if chosen is not None:
-        values = dict(zip(chosen, inputs, strict=True))
-        last = max(names.index(name) for name in chosen)
-        parameters = inspect.signature(model.call).parameters
-        return tuple(values.get(name, parameters[name].default) for name in call_names(model)[: last + 1])
+        values, parameters = dict(zip(chosen, inputs, strict=True)), inspect.signature(model.call).parameters
+        last = max(map(list(parameters).index, chosen))
+        return tuple(values.get(name, parameters[name].default) for name in list(parameters)[: last + 1])
     return tuple(inputs) if len(names) >= len(inputs) else (tuple(inputs),)
 
 

@@ -1123,7 +1123,8 @@ def observe(
 
 def answers_of(case: Case, calls: Calls) -> dict[str, Call]:
     """The recorded ``calls`` as isolated layers get them in float32: rounded, and those of at least three axes, such as
-    tokens and pixels, times the case's gain. The logits of attention then grow by its square, to hundreds.
+    tokens and pixels, or of two if there is no batch, times the case's gain. The logits of attention then grow by its
+    square, to hundreds.
 
     Numbers as large as those of a mask are not changed.
     """
@@ -1137,22 +1138,22 @@ def answers_of(case: Case, calls: Calls) -> dict[str, Call]:
         np.multiply(array, array.dtype.type(case.gain), where=np.abs(array) < MASKING, out=product)
         return product
 
-    return changed_tokens(rounded, amplified)
+    return changed_tokens(rounded, amplified, 3 if case.batched else 2)
 
 
 MASKING = 1e30
 """Values from here on are masks: they are neither rounded nor amplified."""
 
 
-def changed_tokens(calls: Calls, change: Callable[[Array], Array]) -> dict[str, Call]:
-    """``calls`` with ``change`` of their floating-point arrays of at least three axes, such as tokens and pixels; times
-    and vectors, which have fewer, stay."""
+def changed_tokens(calls: Calls, change: Callable[[Array], Array], axes: int = 3) -> dict[str, Call]:
+    """``calls`` with ``change`` of their floating-point arrays of at least this number of ``axes``, such as tokens and
+    pixels; times and vectors, which have fewer, stay."""
 
     def changed(value: Any) -> Any:
         if isinstance(value, (list, tuple)):
             return type(value)(changed(item) for item in value)
         array = np.asarray(value)
-        return change(array) if array.dtype.kind == "f" and array.ndim >= 3 else value
+        return change(array) if array.dtype.kind == "f" and array.ndim >= axes else value
 
     return {name: replace(call, inputs=changed(call.inputs), outputs=changed(call.outputs))
             for name, call in calls.items()}  # fmt: skip

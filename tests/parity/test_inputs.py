@@ -19,7 +19,19 @@ from wdport.parity.verdict import Verdict
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair
 from wdport.porting.suggest import Models, suggest
-from wdport.recorder import CASES, EXTREMES, UNUSUAL, Case, battery, checked_inputs, finite_case, parse_input, with_ids
+from wdport.recorder import (
+    CASES,
+    EXTREMES,
+    UNUSUAL,
+    Case,
+    battery,
+    cases_of,
+    checked_inputs,
+    finite_case,
+    parse_input,
+    parse_inputs,
+    with_ids,
+)
 
 from ..families.toys import edges, nets
 
@@ -227,6 +239,29 @@ def test_samples_of_extreme_values() -> None:
     assert gone.max() == 3
     lost = ["".join("x" if gap else "-" for gap in column) for column in np.isnan(missing).T]
     assert any("xxxx" in column for column in lost)
+
+
+class Finite(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.nan_to_num()
+
+
+def test_inputs_without_a_batch_axis_are_one_sample() -> None:
+    inputs = parse_inputs(["x: n=12..20 3", "edges: 2 e=15, below n"])
+    cases = cases_of(CASES, None, inputs)
+    assert [case.extremes for case in cases if case.extremes] == [(kind,) for kind in (*EXTREMES, *UNUSUAL)]
+    assert len({case.seed for case in cases}) == len(cases)
+    assert {case.samples for case in cases} == {1}
+    by_kind = {case.extremes: checked_inputs(None, case, "", inputs) for case in cases}
+    assert not by_kind["zeros",][0].any()
+    assert np.all(by_kind["constant",][1] == 11)
+    assert np.isnan(by_kind["missing",][0]).any()
+    kept = [finite_case(Finite(), case, lambda case: checked_inputs(None, case, "", inputs[:1])).extremes
+            for case in cases if case.extremes]  # fmt: skip
+    assert kept == [(kind,) for kind in (*EXTREMES, *UNUSUAL)]
+    # Samples of a batch share it, whatever their values are.
+    shared = inputs[1].make(4, 4, 1.0, EXTREMES)
+    assert np.array_equal(shared, inputs[1].make(4, 4, 1.0))
 
 
 def test_a_length_of_a_batch_of_one() -> None:

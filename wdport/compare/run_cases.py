@@ -233,7 +233,7 @@ class _Engine:
         into = InPort(taps, shapes)
         outputs = self.result.outputs_in_port(observation.outputs, observation.names, output_shapes)
         calls = into(observation.calls)
-        self.own_values |= bool(into.misfits) or _keeps_own_values(calls, shapes)
+        self.own_values |= bool(into.misfits) or _keeps_own_values(calls, shapes, 3 if case.batched else 2)
         # A call that only one side makes, or that a recording lacks, is not isolated on the other side.
         self.own_values |= any((tap.reference in observation.calls) != (tap.candidate in shapes) for tap in taps)
         port, single = submit(self.port.record, inputs), observation.single
@@ -595,9 +595,10 @@ def _fed_otherwise(calls: Mapping[str, ExpectedCall], earlier: Mapping[str, Expe
                if name in earlier for index, array in call.inputs.items() if index in earlier[name].inputs)  # fmt: skip
 
 
-def _keeps_own_values(calls: Mapping[str, ExpectedCall], shapes: Calls) -> bool:
-    """Whether the reference has no counterpart of an input with at least three axes, or of a part of an output."""
-    further = (index not in call.inputs and len(leaf.shape) > 2
+def _keeps_own_values(calls: Mapping[str, ExpectedCall], shapes: Calls, axes: int) -> bool:
+    """Whether the reference has no counterpart of an input with at least this number of axes, or of a part of an
+    output."""
+    further = (index not in call.inputs and len(leaf.shape) >= axes
                for name, call in calls.items() if len(call.inputs) < call.count
                for index, leaf in enumerate(leaves(list(shapes[name].inputs))))  # fmt: skip
     return any(call.window for call in calls.values()) or any(further)
