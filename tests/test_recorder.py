@@ -154,6 +154,16 @@ def test_sizes_that_contradict_are_named(texts: tuple[str, ...], message: str) -
         recorder.parse_inputs(texts)
 
 
+def test_the_documented_statements_are_read() -> None:
+    page = (Path(__file__).parents[1] / "docs" / "inputs.md").read_text("utf-8")
+    rows = [re.findall(r"`(\w+\??: [^`]+)`", line) for line in page.splitlines() if line.startswith("| `")]
+    statements = [texts for texts in rows if texts]
+    assert len(statements) == 15
+    for texts in statements:
+        # The rows on values leave the size of n to another input.
+        recorder.parse_inputs([*texts, *(["nodes: n=12 3"] if "edges: 2 e=30, below n" in texts else [])])
+
+
 def test_edges_have_frequent_nodes_and_leave_some_out() -> None:
     edges = recorder.parse_inputs(["nodes: n=12..40 6", "edges: 2 e=60..90, below n"])[1]
     for seed in range(5):

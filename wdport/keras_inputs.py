@@ -104,6 +104,9 @@ def _filled(model: KerasModel, struct: object, inputs: Sequence[object]) -> obje
     places, specs = _places(model, struct), stated_inputs(model)
     if len(inputs) < len(places) and len(specs) == len(places):
         places = [place for place, spec in zip(places, specs, strict=True) if not spec.optional]
+    if len(inputs) != len(places):
+        what = f"takes the inputs {', '.join(path for path, _ in _leaves(struct))}, and is called with {len(inputs)}"
+        raise MisfitError(model.name, what, "state all of them")
     by_place = dict(zip(places, inputs, strict=True))
 
     def fill(value: Any, count: Iterator[int]) -> object:

@@ -698,6 +698,7 @@ def call_by_name(module: Module, inputs: Sequence[Input]) -> None:
         return forward(**dict(zip(names, args)), **kwargs)
 
     stated = [every[name].replace(kind=kinds[0], default=inspect.Parameter.empty) for name in chosen]
+    stated[-1] = stated[-1].replace(default=every[chosen[-1]].default)
     by_name.__signature__ = inspect.Signature(stated)  # type: ignore[attr-defined]
     module.forward = by_name
 

@@ -33,8 +33,14 @@ FAULTS: dict[str, tuple[Any, str]] = {
 }
 
 
-@pytest.mark.parametrize("name", FAULTS)
-def test_a_fault_says_with_which_inputs_it_shows(name: str) -> None:
+WITHOUT_BATCH = ("always", "long inputs", "zeros", "large values")
+"""Faults that show in the same kinds of values if all of them are one sample."""
+
+
+@pytest.mark.parametrize(("name", "stated"), [
+    *((name, "x: b t=8..20") for name in FAULTS), *((name, "x: n=6 t=8..20") for name in WITHOUT_BATCH),
+])  # fmt: skip
+def test_a_fault_says_with_which_inputs_it_shows(name: str, stated: str) -> None:
     function, only = FAULTS[name]
     models: dict[str, Any] = {}
     for dtype in ("float64", "float32"):
@@ -45,7 +51,7 @@ def test_a_fault_says_with_which_inputs_it_shows(name: str) -> None:
             )
     row = NamePattern("layer")
     candidate = Candidate(models, Table("mean", "", "", "", None, (), (TapRow(0, row, row),)),
-                          Signature((parse_input("x: b t=8..20"),)))  # fmt: skip
+                          Signature((parse_input(stated),)))  # fmt: skip
     module = torch.nn.Sequential()
     module.add_module("layer", torch.nn.Identity())
     live = Live({"float64": module.eval(), "float32": module}, drawn=candidate.signature.inputs)

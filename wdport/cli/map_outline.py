@@ -97,12 +97,13 @@ def outline_text(outline: Outline, every: bool, columns: int | None = None) -> s
     rows = list(page.rows())
     layers = len({step.path.partition("#")[0] for step in outline.layers})
     versions = outline.versions
+    batch = f", batch {outline.batch}" if any("b" in value.sizes for value in outline.inputs) else ""
     head = [
         ("model", f"{outline.root.type}: {outline.weights:,} parameters in {layers} layers; {page.last} steps"),
         *(("input", f"{value.source}: {value}" + (f", {value.kind}" if value.kind != "float" else ""))
           for value in outline.inputs),
         ("output", "; ".join(map(str, outline.root.outputs))),
-        ("run", f"float64, batch {outline.batch}; torch {versions['torch']}, keras {versions['keras']}"),
+        ("run", f"float64{batch}; torch {versions['torch']}, keras {versions['keras']}"),
         *(("note", note) for note in outline.notes),
         *(("not called", f"{name}: {torch}") for name, torch in outline.uncalled.items()),
     ]  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from wdport.compare.calls import Case
-from wdport.recorder import HIDDEN, Input, given
+from wdport.recorder import HIDDEN, UNUSUAL, Input, given
 
 SAMPLES: Final[Mapping[str, str]] = {
     "zeros": "zeros",
@@ -65,6 +65,10 @@ class Sightings:
     def only(self, name: str) -> str:
         """The only inputs with which a layer differs, such as "only in samples of zeros"; "" if there are others."""
         places = list(self._places.get(name, ()))
+        # Inputs without a batch axis have a case of each kind of unusual values, with random biases.
+        unusual = {f"in samples of {SAMPLES[kind]}" for kind in UNUSUAL}
+        if unusual <= {*places}:
+            places = [*(place for place in places if place not in unusual), "with random biases"]
         if name in self._everywhere or not places:
             return ""
         return f"only {', '.join(places[:-1])}{' and ' if places[1:] else ''}{places[-1]}"
