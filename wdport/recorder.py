@@ -582,7 +582,8 @@ def parse_input(text: str) -> Input:
 def parse_inputs(texts: Sequence[str]) -> tuple[Input, ...]:
     """Read all inputs of a network, ``NAME: AXES [-> AXES] [, DRAW]`` each, in which axes of one name have one size;
     raises ``ValueError`` with the reason."""
-    matches, axes, sizes = [], [], dict[str, str]()
+    matches, axes = [], []
+    sizes: dict[str, str] = {}  # by name
     for text in texts:
         match = _INPUT.fullmatch(_IDS.sub(", below ", text))
         if match is None:
@@ -2645,8 +2646,8 @@ def fast_path_error(module: Module, observation: Observation) -> float:
 
 
 def cases_of(cases: Sequence[Case], make_inputs: MakeInputs | None, drawn: Sequence[Input] = ()) -> list[Case]:
-    """The cases that can be drawn: a user's function draws neither extreme nor unusual values; ``drawn``
-    inputs without a batch axis have one sample."""
+    """The cases that can be drawn: a user's function draws neither extreme nor unusual values; ``drawn`` inputs without
+    a batch axis have one sample."""
     if make_inputs is not None:
         return [replace(case, extremes=()) for case in cases if not case.extreme]
     if not drawn or any("b" in spec.axes for spec in drawn):
