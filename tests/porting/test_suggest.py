@@ -460,3 +460,38 @@ def test_a_proof_names_the_number_that_no_size_reached(project: Path, cli: Cli) 
     said = cli("map", "suggest", *BOTH, "--input", "x: b n=8 4", "-o", "t.yaml").out
     assert "proved: verify finds the two models equal" in said
     assert "the code compares them with 900; state n=8..956 to try both sides" in said
+
+
+RESIZED_NET = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 2, 3, padding=1)
+
+    def forward(self, x):
+        return self.b(nn.functional.interpolate(self.a(x), scale_factor=2, mode="bilinear"))
+
+
+build = Net
+"""
+RESIZED_TWIN = """
+import keras
+from keras import layers
+
+
+def build():
+    x = keras.Input((6, 5, 3))
+    y = layers.UpSampling2D(2, interpolation="nearest")(layers.Conv2D(4, 1, name="a")(x))
+    return keras.Model(x, layers.Conv2D(2, 3, padding="same", name="b")(y))
+"""
+
+
+def test_a_function_that_repeats_values_is_not_said_to_be_lacking(project: Path, cli: Cli) -> None:
+    (project / "suggested_net.py").write_text(RESIZED_NET)
+    (project / "suggested_twin.py").write_text(RESIZED_TWIN)
+    said = cli("map", "suggest", *BOTH, "--input", "x: b c=3 h=6 w=5 -> b h w c", code=4).out
+    assert "its input should be that of b: interpolate" in said
+    assert "lacks" not in said
