@@ -920,7 +920,7 @@ def mask_notes(inputs: Sequence[Input]) -> list[str]:
     """What :func:`with_keys` has found, a sentence for every mask."""
     return [
         f"{str(spec.hides).lower()} in {spec.name} means left out; its masks leave out "
-        f"{'only what follows a position' if spec.right else 'never everything'}, since queries would see no key"
+        f"{'only what follows a position' if spec.right else 'some, never all'}, since queries would see no key"
         for spec in inputs
         if spec.hides is not None
     ]

@@ -146,10 +146,6 @@ def _cells(each: Located) -> list[str]:
             " / ".join(each.causes)[:200]]  # fmt: skip
 
 
-if __name__ == "__main__":
-    command()
-
-
 GLUE = ("ZeroPadding", "Cropping", "Reshape", "Flatten", "Permute", "Dropout", "Identity", "Masking")
 """Layers that only arrange values: none of them stands between neighbours."""
 
@@ -233,3 +229,7 @@ def _alike(made: object, before: object) -> bool:
     return len(ours) == len(theirs) and all(
         a.shape == b.shape and np.allclose(a, b, rtol=1e-9, atol=1e-12) for a, b in zip(ours, theirs, strict=True)
     )
+
+
+if __name__ == "__main__":
+    command()

@@ -155,6 +155,13 @@ def test_sizes_that_do_not_tell_the_layout_of_an_input(port: str, tmp_path: Path
     assert found.models.inputs == (("x: b c=4 h=4 w=4 -> b h w c",) if port == "imaged" else ("x: b 4 4 4",))
 
 
+def test_a_layout_in_which_longer_inputs_do_not_run_leaves_the_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(TABLES, "Chunked", TABLES["Chunked"].replace("n=16", "n=3"))
+    assert verified(tmp_path, "Chunked", "later").exit_code == 1
+
+
 @pytest.mark.parametrize(("reference", "port"), [("Crossed", "joined"), ("Routed", "steps")])
 def test_what_cannot_be_compared_in_isolation_ends_with_a_verdict(reference: str, port: str, tmp_path: Path) -> None:
     """A port that calls a layer once for two calls; and a reference whose rounding moves rows to another branch, so

@@ -426,3 +426,72 @@ def test_a_cause_is_what_makes_the_layer_right(project: Path, cli: Cli, edit: st
     assert [line.partition("probably: ")[2] for line in said.splitlines() if "probably: " in line] == causes
     if edit == "Cropping2D(1)":
         assert "the first that does not:     cropping2d" in said
+
+
+LIMITED_NET = """
+import torch
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.fc(x) * (torch.arange(x.shape[1]) < 900)[:, None]
+
+
+build = Net
+"""
+LIMITED_TWIN = """
+import keras
+
+
+def build():
+    x = keras.Input((None, 4))
+    return keras.Model(x, keras.layers.Dense(4, name="fc")(x))
+"""
+
+
+def test_a_proof_names_the_number_that_no_size_reached(project: Path, cli: Cli) -> None:
+    (project / "suggested_net.py").write_text(LIMITED_NET)
+    (project / "suggested_twin.py").write_text(LIMITED_TWIN)
+    said = cli("map", "suggest", *BOTH, "--input", "x: b n=8 4", "-o", "t.yaml").out
+    assert "proved: verify finds the two models equal" in said
+    assert "the code compares them with 900; state n=8..956 to try both sides" in said
+
+
+RESIZED_NET = """
+from torch import nn
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = nn.Conv2d(3, 4, 1), nn.Conv2d(4, 2, 3, padding=1)
+
+    def forward(self, x):
+        return self.b(nn.functional.interpolate(self.a(x), scale_factor=2, mode="bilinear"))
+
+
+build = Net
+"""
+RESIZED_TWIN = """
+import keras
+from keras import layers
+
+
+def build():
+    x = keras.Input((6, 5, 3))
+    y = layers.UpSampling2D(2, interpolation="nearest")(layers.Conv2D(4, 1, name="a")(x))
+    return keras.Model(x, layers.Conv2D(2, 3, padding="same", name="b")(y))
+"""
+
+
+def test_a_function_that_repeats_values_is_not_said_to_be_lacking(project: Path, cli: Cli) -> None:
+    (project / "suggested_net.py").write_text(RESIZED_NET)
+    (project / "suggested_twin.py").write_text(RESIZED_TWIN)
+    said = cli("map", "suggest", *BOTH, "--input", "x: b c=3 h=6 w=5 -> b h w c", code=4).out
+    assert "its input should be that of b: interpolate" in said
+    assert "lacks" not in said

@@ -207,7 +207,11 @@ def _unproved(reason: str) -> Marked:
 
 
 def _notes(suggestion: Suggestion) -> list[Marked]:
-    return [marked(f"note: {note}", "note:", "note") for note in suggestion.notes]
+    """What the search did not examine, and the preflight gate's notes on the proof as a whole, such as on numbers in
+    the code that no size reached."""
+    preflight = suggestion.verdict.gates[0].findings if suggestion.verdict is not None and suggestion.proved else ()
+    limits = (str(finding) for finding in preflight if finding.notice and not finding.subject)
+    return [marked(f"note: {note}", "note:", "note") for note in (*suggestion.notes, *limits)]
 
 
 def _stopped(suggestion: Suggestion, runs: str) -> list[str]:

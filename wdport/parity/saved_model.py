@@ -58,13 +58,13 @@ def differences(path: Path, models: Mapping[str, KerasModel], cases: Sequence[In
         except Exception as error:  # whatever the user's code raises; a class that is not registered, for one
             reason = first_line(error).partition(". ")[0]  # Keras's advice follows
             yield notice(f"keras.saving.load_model does not build the file's model ({reason}); load it with "
-                         "wdport.load_model")  # fmt: skip
+                         "wdport.load_model", path.name)  # fmt: skip
             return
         differing = None
         if missing := len(variables_by_path(model).keys() - _variables(loaded, model).keys()):
             text = f"keras.saving.load_model builds the file's model without {missing} of its variables, which then"
             fix = "load it with wdport.load_model, or give the model a `build`"
-            yield notice(f"{text} get random values; {fix}")
+            yield notice(f"{text} get random values; {fix}", path.name)
         elif differing := _Rebuilt(path, models, loaded).difference(cases):
             yield differing
     for place, (layer, other) in _pairs(model, loaded).items():

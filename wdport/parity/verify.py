@@ -22,7 +22,15 @@ from wdport.compare.run_cases import Say
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import Prepared, Settings, planned
 from wdport.data.units import read_units
-from wdport.errors import IncompleteError, InputError, InternalError, MisfitError, require_paths, require_values
+from wdport.errors import (
+    IncompleteError,
+    InputError,
+    InternalError,
+    MisfitError,
+    WdportError,
+    require_paths,
+    require_values,
+)
 from wdport.families.registry import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.inputs import Snapshot
@@ -258,14 +266,19 @@ def in_some_layout(
     verdict: Verdict, user_family: OwnFamily | None, again: Callable[[tuple[str, ...]], Verdict]
 ) -> Verdict:
     """The verdict, or, if sizes do not tell the layout of inputs and more agrees with another one, that of ``again``
-    with these inputs, with a notice."""
+    with these inputs, with a notice. Another layout in which a model does not run, such as at its longest inputs, is
+    none."""
     other = user_family.other_layout() if user_family is not None and verdict.exit_code == 1 else ()
     if user_family is None or not other:
         return verdict
     moved = [new for new, old in zip(other, user_family.inputs, strict=True) if new != old]
     state = f"the sizes of {', '.join(text.partition(':')[0] for text in moved)} do not tell the layout"
     inputs = "; ".join(f"'{text}'" for text in moved)
-    second, sentence = again(other), f"{state}; if channels are second in PyTorch and last in Keras, write {inputs}"
+    try:
+        second = again(other)
+    except WdportError:
+        return verdict
+    sentence = f"{state}; if channels are second in PyTorch and last in Keras, write {inputs}"
     if second or _findings(second) < _findings(verdict):
         agrees = "both models agree" if second else "more agrees"
         verdict, sentence = second, f"{state}: {agrees} with {inputs}, which is used; state it so"

@@ -464,7 +464,8 @@ def _wrong_input(state: _SearchState, event: InputCall) -> Divergence:
     causes: list[str] = []
     expected = f"its input should be that of {unit.path}: {_source(state, unit)}" if unit else ""
     if values:
-        if unit is not None and (steps := _functions_between(state, values[0], unit)):
+        repeated = values[0].result.count != Print(event.inputs[0]).count  # by a function, such as a nearest upsampling
+        if unit is not None and not repeated and (steps := _functions_between(state, values[0], unit)):
             causes.append(f"lacks {' and '.join(steps)}, which PyTorch has between {values[0].text} and {unit.path}")
         what = f"its input is {values[0].text.strip('_')}, which no module of its kind and shape is given"
         prints = [Print(array) for array in event.inputs]

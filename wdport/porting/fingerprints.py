@@ -52,6 +52,12 @@ class Print:
         nonzero: Array = flat[size > ZERO * size.max(initial=0.0)]
         return nonzero
 
+    @property
+    def count(self) -> int:
+        """The number of these values. Prints are equal if only this differs, such as those of an image and of the same
+        image with every pixel repeated."""
+        return len(self._values)
+
     @cached_property
     def extremes(self) -> tuple[float, float]:
         values = self._values
