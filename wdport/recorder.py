@@ -731,32 +731,41 @@ Ranges = Dict[int, Tuple[int, int]]
 """Numbers that code compares sizes and positions with, and the least and the greatest of these sizes and positions."""
 
 
-class _Size(int):
-    """A size of a tensor, which notes the numbers that the code compares it with in ``ranges``."""
+class ComparedSize(int):
+    """A size of a tensor, which notes its comparisons by the model's code with other numbers."""
+
+    def compared(self, name: str, other: int) -> None:
+        """Note one comparison."""
+        raise NotImplementedError
+
+    def _compared(self, name: str, other: object) -> bool:
+        # Of torch's own checks, such as that of a batch norm, two calls up, nothing is noted.
+        torch_code = str(sys._getframe(2).f_globals.get("__name__")).startswith("torch.")
+        if type(other) is int and not torch_code:
+            self.compared(name, other)
+        result: bool = getattr(int, f"__{name}__")(self, other)
+        return result
+
+    def __lt__(self, other: Any) -> bool:
+        return self._compared("lt", other)
+
+    def __le__(self, other: Any) -> bool:
+        return self._compared("le", other)
+
+    def __gt__(self, other: Any) -> bool:
+        return self._compared("gt", other)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._compared("ge", other)
+
+
+class _Size(ComparedSize):
+    """A size that extends ``ranges`` by the numbers that it is compared with."""
 
     ranges: Ranges
 
-    def _compared(self, other: object) -> None:
-        # Of torch's own checks, such as that of a batch norm, two calls up, nothing is to be tried.
-        torch_code = str(sys._getframe(2).f_globals.get("__name__")).startswith("torch.")
-        if type(other) is int and not torch_code:
-            _extend(self.ranges, other, int(self), int(self))
-
-    def __lt__(self, other: Any) -> bool:
-        self._compared(other)
-        return int.__lt__(self, other)
-
-    def __le__(self, other: Any) -> bool:
-        self._compared(other)
-        return int.__le__(self, other)
-
-    def __gt__(self, other: Any) -> bool:
-        self._compared(other)
-        return int.__gt__(self, other)
-
-    def __ge__(self, other: Any) -> bool:
-        self._compared(other)
-        return int.__ge__(self, other)
+    def compared(self, name: str, other: int) -> None:
+        _extend(self.ranges, other, int(self), int(self))
 
 
 def _extend(ranges: Ranges, number: int, low: int, high: int) -> None:
@@ -1449,7 +1458,7 @@ def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None
     with torch.no_grad(), nullcontext() if fast else _by_submodules(module), _equals_in_order():
         output = module(*(_tensor(value) for value in inputs))
     if names is not None:
-        named = isinstance(_by_name(output), dict)
+        named = isinstance(by_name(output), dict)
         names[:] = [name if named else "" for name, _ in named_leaves(output, torch.is_tensor)]
     return tuple(to_array(tensor) for tensor in tensors_of(output))
 
@@ -1470,7 +1479,7 @@ def _by_submodules(module: Module) -> Iterator[None]:
         # Without a mask, every query sees a key.
         if arguments.get("attn_mask") is None and arguments.get("key_padding_mask") is None:
             return forward(self, *args, **kwargs)
-        with patch.object(nn.functional, "softmax", _softmax), _unfused():
+        with masked_rows(), _unfused():
             return forward(self, *args, **kwargs)
 
     with patch.object(nn.MultiheadAttention, "forward", attend):
@@ -1523,6 +1532,13 @@ def functions(
             return answer(function, args, kwargs or {})
 
     return Functions()
+
+
+def masked_rows() -> AbstractContextManager[object]:
+    """Inside, ``torch.nn.functional.softmax`` is zero where all scores are -inf."""
+    from torch.nn import functional
+
+    return patch.object(functional, "softmax", _softmax)
 
 
 def _softmax(scores: Tensor, dim: int = -1, **_: object) -> Tensor:
@@ -1644,7 +1660,7 @@ def named_leaves(value: object, is_leaf: Callable[[object], bool]) -> list[tuple
     "hidden.0"; a part of one leaf needs no number."""
     if is_leaf(value):
         return [("", value)]
-    value = _by_name(value)
+    value = by_name(value)
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, (list, tuple)) else ()
     named: list[tuple[str, Any]] = []
     for key, item in items:
@@ -1653,7 +1669,7 @@ def named_leaves(value: object, is_leaf: Callable[[object], bool]) -> list[tuple
     return named
 
 
-def _by_name(value: object) -> object:
+def by_name(value: object) -> object:
     """A dataclass as a dictionary, without fields that are None."""
     if isinstance(value, dict) or not is_dataclass(value) or isinstance(value, type):
         return value
@@ -1665,7 +1681,7 @@ def _filled(value: object, tensors: Iterator[Tensor]) -> object:
     """``value`` with each of its tensors replaced by the next of ``tensors``."""
     import torch
 
-    if isinstance(named := _by_name(value), dict) and not isinstance(value, dict):
+    if isinstance(named := by_name(value), dict) and not isinstance(value, dict):
         filled: Any = value
         return replace(filled, **{name: _filled(item, tensors) for name, item in named.items()})
     if isinstance(value, dict):

@@ -11,12 +11,13 @@ from torch import nn
 
 from wdport.mapping.kinds import CATALOGUE, FUNCTIONS
 from wdport.mapping.kinds.kind import Kind, LayerCall, TorchCall, TorchFunction
+from wdport.porting.functions import bound
+from wdport.porting.graph import Node, TensorSource, TracedTensor
 from wdport.porting.outline.counterparts import LAYERS, call_text, finder, of_function
-from wdport.porting.outline.functions import Event, TensorSource, TracedTensor, bound
 from wdport.porting.units import module_of
 
-X = TracedTensor(TensorSource("input", "x"), (2, 4, 6, 6), "float")
-C = TracedTensor(TensorSource("parameter", "w"), (4,), "float")
+X = TracedTensor(TensorSource("input", "x"), (2, 4, 6, 6), "float32")
+C = TracedTensor(TensorSource("parameter", "w"), (4,), "float32")
 
 SAID: dict[str, tuple[str, tuple[object, ...], str]] = {
     "a dropout of channels": ("dropout2d", (X, 0.1, False), "SpatialDropout2D(0.1)"),
@@ -33,8 +34,8 @@ SAID: dict[str, tuple[str, tuple[object, ...], str]] = {
 @pytest.mark.parametrize("case", SAID)
 def test_what_a_function_is_in_keras(case: str) -> None:
     name, args, words = SAID[case]
-    event = Event(0, f"torch.nn.functional.{name}", args)
-    _, found = of_function(event.name, bound(event), TorchCall(X.shape))
+    node = Node(0, f"torch.nn.functional.{name}", args)
+    _, found = of_function(node.name, bound(node), TorchCall(X.shape))
     assert found == words
 
 

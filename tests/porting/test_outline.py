@@ -9,11 +9,11 @@ import pytest
 import torch
 
 from tests.command import Cli, Refused
-from tests.porting.replay import replayed, tensors
+from tests.porting.replay import replayed
 from wdport.porting.outline.make import outline
 from wdport.porting.outline.result import Outline, Step
-from wdport.porting.outline.settings import short
-from wdport.recorder import lifted
+from wdport.porting.settings import short
+from wdport.recorder import lifted, tensors_of
 
 INPUTS = {
     "images": ["x: b 3 16 16"],
@@ -190,7 +190,7 @@ def test_the_steps_are_all_that_the_model_computes(name: str) -> None:
     """Run nothing but the calls that the outline is made of, each on what the calls before it gave."""
     module, run, values, arrays = replayed(f"tests.porting.nets:{name}", INPUTS[name])
     with torch.no_grad(), lifted():
-        wanted = list(tensors(module(*(torch.tensor(array) for array in arrays))))
+        wanted = tensors_of(module(*(torch.tensor(array) for array in arrays)))
     assert len(wanted) == len(run.root.outputs)
     for seen, value in zip(run.root.outputs, wanted, strict=True):
         assert torch.equal(values[seen.source], value)

@@ -13,19 +13,19 @@ from wdport.mapping.kinds.kind import Inner, Kind, Part
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Layer, Row, TapRow
 from wdport.mapping.schema import LayerRow, TensorRow, TieRow
-from wdport.mapping.strict_yaml import Node, Section, YamlFields
+from wdport.mapping.strict_yaml import Section, YamlFields, YamlNode
 
 _ARITHMETIC = tuple(name for name in get_args(Combine) if name)
 
 
-def parse_row(node: Node, where: str, section: Section) -> Row:
+def parse_row(node: YamlNode, where: str, section: Section) -> Row:
     """Parse a row of format 1: one tensor."""
     fields = YamlFields(node, where)
     torch = fields.pattern("torch", section.torch, ".")
     return _row(fields, section, (torch,), "", {}, section.when)
 
 
-def parse_tensors(node: Node, where: str, section: Section) -> Row:
+def parse_tensors(node: YamlNode, where: str, section: Section) -> Row:
     """Parse a row of format 2: one or more tensors that fill one or more variables."""
     fields = YamlFields(node, where, TensorRow.__annotations__)
     torch = fields.patterns("torch", section.torch, ".")
@@ -35,7 +35,7 @@ def parse_tensors(node: Node, where: str, section: Section) -> Row:
     return _row(fields, section, torch, combine, fields.sizes(), fields.when(section))
 
 
-def parse_tie(node: Node, where: str, section: Section) -> Row:
+def parse_tie(node: YamlNode, where: str, section: Section) -> Row:
     """Parse a row of `tied`: a tensor that, if present, equals another one bit for bit."""
     fields = YamlFields(node, where, TieRow.__annotations__)
     torch, same_as = (fields.pattern(name, section.torch, ".") for name in ("torch", "same_as"))
@@ -110,7 +110,7 @@ def _counts(fields: YamlFields, rule: Rule, sources: int, targets: int) -> None:
 
 
 def parse_layer(
-    node: Node, where: str, section: Section, number: int, kinds: Mapping[str, Kind]
+    node: YamlNode, where: str, section: Section, number: int, kinds: Mapping[str, Kind]
 ) -> tuple[list[Row], list[TapRow]]:
     """Return the rows of a layer's tensors and its taps; ``number`` is the layer's, ``kinds`` are those it may name."""
     fields = YamlFields(node, where, LayerRow.__annotations__)

@@ -29,7 +29,7 @@ _PREFIX = "tag:yaml.org,2002:"
 
 
 @dataclass(frozen=True)
-class Node:
+class YamlNode:
     """A YAML value (``str``, ``int``, ``float``, ``bool``, ``None``, list or dict of nodes) and its line."""
 
     value: Any
@@ -44,22 +44,22 @@ class Node:
         return self.value
 
 
-def nodes_of(value: Any) -> Node:
+def nodes_of(value: Any) -> YamlNode:
     """The node of plain values, as if they were read from text with a line for each."""
     lines = count(1)
 
-    def convert(value: Any) -> Node:
+    def convert(value: Any) -> YamlNode:
         line = next(lines)
         if isinstance(value, Mapping):
-            return Node({str(key): convert(element) for key, element in value.items()}, line)
+            return YamlNode({str(key): convert(element) for key, element in value.items()}, line)
         if isinstance(value, (list, tuple)):
-            return Node([convert(element) for element in value], line)
-        return Node(value, line)
+            return YamlNode([convert(element) for element in value], line)
+        return YamlNode(value, line)
 
     return convert(value)
 
 
-def read_yaml(path: Path, fix: str) -> Node:
+def read_yaml(path: Path, fix: str) -> YamlNode:
     """Read a file of one YAML document, or of a JSON object if its name says so; raises :class:`InputError`, with
     ``fix`` if the file cannot be read."""
     data = read_option(path, MAX_TABLE_BYTES, fix)
@@ -70,7 +70,7 @@ def read_yaml(path: Path, fix: str) -> Node:
     return load_yaml(data, path)
 
 
-def load_yaml(data: bytes, where: str | Path) -> Node:
+def load_yaml(data: bytes, where: str | Path) -> YamlNode:
     """Read one YAML document; raises :class:`InputError` naming the line."""
     # `read_option` has the same limit; data from an archive or a package comes here directly.
     if len(data) > MAX_TABLE_BYTES:
@@ -125,17 +125,17 @@ def _line(item: yaml.Node | yaml.Event) -> int:
     return 0 if item.start_mark is None else int(item.start_mark.line) + 1
 
 
-def _convert(node: yaml.Node, where: str | Path) -> Node:
+def _convert(node: yaml.Node, where: str | Path) -> YamlNode:
     line = _line(node)
     if isinstance(node, yaml.SequenceNode):
-        return Node([_convert(item, where) for item in node.value], line)
+        return YamlNode([_convert(item, where) for item in node.value], line)
     if isinstance(node, yaml.MappingNode):
-        return Node(_convert_pairs(node, where), line)
-    return Node(_scalar(node, where, line), line)
+        return YamlNode(_convert_pairs(node, where), line)
+    return YamlNode(_scalar(node, where, line), line)
 
 
-def _convert_pairs(node: yaml.MappingNode, where: str | Path) -> dict[str, Node]:
-    pairs: dict[str, Node] = {}
+def _convert_pairs(node: yaml.MappingNode, where: str | Path) -> dict[str, YamlNode]:
+    pairs: dict[str, YamlNode] = {}
     for key_node, value_node in node.value:
         line = f"line {_line(key_node)}"
         # A merge key (`<<`) has a tag that is not text, so it is refused here as well.
@@ -180,12 +180,12 @@ class Section:
 class YamlFields:
     """A mapping's fields, read one by one; fields that remain are unknown."""
 
-    def __init__(self, node: Node, where: str, names: Iterable[str] | None = None) -> None:
+    def __init__(self, node: YamlNode, where: str, names: Iterable[str] | None = None) -> None:
         """With ``names`` fields, others are refused at once: before a field that is missing under its right name."""
         self.line, self.where = node.line, where
         if not isinstance(node.value, dict):
             raise self.fault("not a list of `field: value` pairs", "write it as one")
-        self.rest: dict[str, Node] = dict(node.value)
+        self.rest: dict[str, YamlNode] = dict(node.value)
         self.known = set(self.rest)
         if names is not None:
             self._refuse({name: held for name, held in self.rest.items() if name not in names}, names)
@@ -219,7 +219,7 @@ class YamlFields:
             raise self.fault(f"{field} is not true or false", f"write `{field}: true`")
         return value
 
-    def list(self, field: str) -> list[Node]:
+    def list(self, field: str) -> list[YamlNode]:
         line = self.line_of(field)
         value = self.take(field)
         if not isinstance(value, list) or not value:
@@ -307,6 +307,6 @@ class YamlFields:
         """Refuse fields that were not read."""
         self._refuse(self.rest, names)
 
-    def _refuse(self, fields: Mapping[str, Node], names: Iterable[str]) -> None:
+    def _refuse(self, fields: Mapping[str, YamlNode], names: Iterable[str]) -> None:
         for field, node in fields.items():
             raise self.fault(f"unknown field {field!r}", did_you_mean(field, names, "remove it"), node.line)

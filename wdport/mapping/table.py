@@ -23,7 +23,7 @@ from wdport.mapping.names import PatternIndex
 from wdport.mapping.row_parser import parse_layer, parse_row, parse_tensors, parse_tie
 from wdport.mapping.rows import Row, Table, TapRow
 from wdport.mapping.schema import Rows, SectionForm, TableForm
-from wdport.mapping.strict_yaml import Node, Section, YamlFields, load_yaml, nodes_of
+from wdport.mapping.strict_yaml import Section, YamlFields, YamlNode, load_yaml, nodes_of
 
 
 def mappings_folder() -> Path:
@@ -111,7 +111,7 @@ class _Reader:
     def read(self, data: bytes, where: str, folder: Path | None) -> Table:
         return self.parse(load_yaml(data, where), hashlib.sha256(data).hexdigest(), where, folder)
 
-    def parse(self, node: Node, digest: str, where: str, folder: Path | None) -> Table:
+    def parse(self, node: YamlNode, digest: str, where: str, folder: Path | None) -> Table:
         root = YamlFields(node, where)
         line = root.line_of("format")
         stated = root.take("format")
@@ -215,7 +215,7 @@ def _format_1(root: YamlFields, where: str, digest: str, folder: Path | None) ->
     return Table(where, digest, family, variant, signature, tuple(rows), tuple(taps))
 
 
-def _parse_tap(node: Node, where: str, section: Section) -> TapRow:
+def _parse_tap(node: YamlNode, where: str, section: Section) -> TapRow:
     fields = YamlFields(node, where)
     torch, keras = fields.pattern("torch", section.torch, "."), fields.pattern("keras", section.keras, "/")
     up_to = fields.optional_text("up_to")

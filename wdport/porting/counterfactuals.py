@@ -1,6 +1,6 @@
 """Find the cause of a difference by changing PyTorch's run until it produces the Keras model's value.
 
-One function between the modules is left out, or gets other arguments, and the model runs again. If the Keras model's
+One function between the modules is left out, or gets other arguments, and the graph runs again. If the Keras model's
 value appears, which did not occur before, that change is the cause.
 """
 
@@ -13,18 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from wdport import recorder
 from wdport.mapping.kinds.activations import ACTIVATIONS
 from wdport.model import Array
 from wdport.porting.fingerprints import Print
+from wdport.porting.replay import Arguments, Change, steps
 from wdport.porting.torch_run import TorchRun, TorchValue
 
 MOST_RUNS = 150
 """Maximum number of changed runs of PyTorch for one value."""
-
-Arguments = tuple[tuple[Any, ...], dict[str, Any]]
-Change = Callable[[Callable[..., Any], Arguments], Any]
-"""Replaces a function's computation."""
 
 
 def mends(run: TorchRun, port_value: Array, suspects: Sequence[TorchValue]) -> list[str]:
@@ -39,36 +35,19 @@ def mends(run: TorchRun, port_value: Array, suspects: Sequence[TorchValue]) -> l
             if left <= 0:
                 return []
             left -= 1
-            if _occurs(run, value.call_index, change, goal):
+            if _occurs(run, value.node, change, goal):
                 return [text]
     return []
 
 
-def _occurs(run: TorchRun, call_index: int, change: Change, goal: Print) -> bool:
-    """Whether the value occurs in a run with the function call ``call_index`` changed."""
-
-    # Raised to end the run at once: what comes after the value is not needed.
-    class ValueOccurs(Exception):
-        pass
-
-    count = -1
-
-    def changed(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
-        nonlocal count
-        count += 1
-        result = change(function, (args, dict(kwargs))) if count == call_index else function(*args, **kwargs)
-        if count >= call_index and _has_print(result, goal):
-            raise ValueOccurs
-        return result
-
+def _occurs(run: TorchRun, serial: int, change: Change, goal: Print) -> bool:
+    """Whether the value occurs in a run with the call ``serial`` of the graph changed."""
+    inputs = {f"input_{index}": array for index, array in enumerate(run.inputs)}
     try:
-        with recorder.highest_precision(), recorder.functions(changed), recorder.lifted():
-            recorder.record(run.module, run.inputs)  # as the values were, so that calls have the same numbers
-    except ValueOccurs:
-        return True
+        calls = steps(run.graph, run.module, inputs, {}, {serial: change})
+        return any(node.serial >= serial and _has_print(result, goal) for node, result in calls)
     except Exception:  # a change that the rest of the model does not take
         return False
-    return False
 
 
 def _has_print(result: object, goal: Print) -> bool:

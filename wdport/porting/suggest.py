@@ -160,6 +160,7 @@ class Suggestion:
     notes: tuple[str, ...] = ()
     layers: int = 0
     method: str = "found by running both models with the same random weights"
+    title: str = "Suggested by wdport map suggest"
 
     @property
     def proved(self) -> bool:
@@ -168,7 +169,7 @@ class Suggestion:
 
     def text(self) -> str:
         models = self.models
-        head = [f"Suggested by wdport map suggest: {self.method}."]
+        head = [f"{self.title}: {self.method}."]
         if self.verdict is not None:
             gates = ", ".join(gate.title for gate in self.verdict.gates)
             state = "Proved" if self.proved else "NOT proved"

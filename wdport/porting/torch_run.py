@@ -6,12 +6,12 @@ on, so that a guess about a parameter is settled when a value that depends on it
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
 from math import sqrt
 from operator import or_
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from wdport.compare.reference import translated
 from wdport.errors import MisfitError, UsageError, WdportError
 from wdport.model import Array, Document
 from wdport.porting.fingerprints import Print, Prints
+from wdport.porting.graph import Graph, Node, TensorSource, traced_tensors
 from wdport.recorder import Call, Input
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ BATCH = 3
 class TorchValue:
     """A tensor of the run: its function, that function's inputs, and the parameters that it depends on, as bits.
 
-    ``by`` is a function of torch, such as ``relu``, and ``call_index`` the number of its call; ``names`` are the
+    ``by`` is a function of torch, such as ``relu``, and ``node`` the serial of its call in the graph; ``names`` are the
     modules that return it.
     """
 
@@ -47,7 +48,7 @@ class TorchValue:
     depends: int = 0
     arguments: Mapping[str, object] = field(default_factory=dict)
     names: list[str] = field(default_factory=list)
-    call_index: int = -1
+    node: int = -1
 
     @property
     def text(self) -> str:
@@ -67,6 +68,7 @@ class TorchRun:
         values: all values, in the order of computation.
         bits: the bit of every parameter and buffer, by name; tied ones share one.
         notes: parts that could not be examined.
+        graph: the graph of the run, of functions alone.
     """
 
     module: torch.nn.Module
@@ -77,6 +79,7 @@ class TorchRun:
     values: list[TorchValue]
     bits: dict[str, int]
     notes: list[str]
+    graph: Graph
     prints: Prints[TorchValue] = field(default_factory=Prints)
 
     def depends(self, key: Print) -> int:
@@ -157,15 +160,20 @@ def draw_inputs(inputs: Sequence[Input]) -> tuple[Array, ...]:
 
 def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -> TorchRun:
     """Run the model once; raises :class:`MisfitError` if it does not run on such inputs."""
-    bits = _bits(module)
-    trace, notes, names = _Trace(module, bits), list[str](), list[str]()
+    from wdport.porting.tracing import traced
+
+    bits, notes, names = _bits(module), list[str](), list[str]()
+    values, input_names = _Values(bits), [f"input_{index}" for index in range(len(inputs))]
     try:
-        with translated(), recorder.highest_precision(), recorder.functions(trace.function), recorder.lifted():
+        with (
+            translated(), recorder.highest_precision(), recorder.lifted(),
+            traced(module, input_names, keep=values.add) as graph,
+        ):  # fmt: skip
             outputs, calls = recorder.record(module, inputs, note=notes.append, output_names=names)
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         fix = "state inputs that it takes with `--input`"
         raise MisfitError(target, f"running it raises {recorder.one_line(error)}", fix) from error
-    run = TorchRun(module, inputs, outputs, tuple(names), calls, trace.values, bits, notes)
+    run = TorchRun(module, inputs, outputs, tuple(names), calls, values.values, bits, notes, graph())
     for value in run.values:
         run.prints.add(value.result, value)
     _name(run)
@@ -192,69 +200,47 @@ def _bits(module: torch.nn.Module) -> dict[str, int]:
     return {name: bits.setdefault(id(tensor), 1 << len(bits)) for name, tensor in state.items()}
 
 
-class _Trace:
-    """Records every function call of torch."""
+class _Values:
+    """Collects the values of all functions of torch while a graph is traced."""
 
-    def __init__(self, module: torch.nn.Module, bits: Mapping[str, int]) -> None:
-        state = module.state_dict(keep_vars=True)
+    def __init__(self, bits: Mapping[str, int]) -> None:
         self.values: list[TorchValue] = []
-        self._known: dict[int, tuple[int, int]] = {id(state[name]): (-1, bit) for name, bit in bits.items()}
-        self._count = -1
-        # Ids identify tensors, and the id of a freed one is given to another.
-        self._kept: list[object] = []
+        self._bits = bits
+        self._known: dict[TensorSource, tuple[int, int]] = {}
 
-    def function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
-        """Compute one call of a function, and record the tensors that it returns as values."""
-        result = function(*args, **kwargs)
-        self._count += 1
-        tensors = list(tensors_in(result))
-        if tensors:
-            self._record(function, args, kwargs, tensors)
-        return result
-
-    def _record(
-        self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any],
-        tensors: Sequence[torch.Tensor],
-    ) -> None:  # fmt: skip
-        name = getattr(function, "__name__", "")
-        numbers, depends = [], 0
-        for tensor in tensors_in((args, dict(kwargs))):
-            number, bit = self._known.get(id(tensor), (-1, 0))
-            depends |= bit
-            if number >= 0:
-                numbers.append(number)
-        constants = {str(index): value for index, value in enumerate(args) if not any(True for _ in tensors_in(value))}
-        constants |= {key: value for key, value in kwargs.items() if not any(True for _ in tensors_in(value))}
-        for tensor in tensors:
-            self._kept.append(tensor)
+    def add(self, node: Node, tensors: Sequence[torch.Tensor]) -> None:
+        """Add the tensors that one function returned."""
+        sources = [self._source(tensor.source) for tensor in node.inputs]
+        numbers, depends = tuple(number for number, _ in sources if number >= 0), joined_bits(b for _, b in sources)
+        if node.base is not None:
+            before, after = node.base
+            self._known[after.source] = (-1, depends | self._source(before)[1])
+        for traced, tensor in zip(node.outputs, tensors, strict=True):
             if tensor.numel() == 0 or tensor.is_complex() or tensor.device.type == "meta":
-                self._known[id(tensor)] = (-1, depends)
+                self._known[traced.source] = (-1, depends)
                 continue
             array = recorder.to_array(tensor)
-            # The same value under another id, so that what is computed from either has one source.
+            # The same value under another source, so that what is computed from either has one source.
             if len(numbers) == 1 and _is_equal(self.values[numbers[0]].result.array, array):
-                self._known[id(tensor)] = (numbers[0], depends)  # detached, moved, or a dropout that does nothing
+                self._known[traced.source] = (numbers[0], depends)  # detached, or a dropout that does nothing
                 continue
+            name = node.name.rpartition(".")[2]
             value = TorchValue(
-                len(self.values), name, Print(array), tuple(numbers), depends, constants, call_index=self._count
+                len(self.values), name, Print(array), numbers, depends, _constants(node), node=node.serial
             )
             self.values.append(value)
-            self._known[id(tensor)] = (value.number, depends)
+            self._known[traced.source] = (value.number, depends)
+
+    def _source(self, source: TensorSource) -> tuple[int, int]:
+        """The number of a value, or -1, and the parameters that it depends on."""
+        return self._known.get(source, (-1, self._bits.get(source.name, 0)))
+
+
+def _constants(node: Node) -> dict[str, object]:
+    """The arguments of a function that hold no tensor, by position or name."""
+    listed = [*((str(index), value) for index, value in enumerate(node.args)), *node.kwargs.items()]
+    return {key: value for key, value in listed if not any(True for _ in traced_tensors(value))}
 
 
 def _is_equal(first: Array, second: Array) -> bool:
     return first.shape == second.shape and np.array_equal(first, second, equal_nan=first.dtype.kind == "f")
-
-
-def tensors_in(value: object) -> Iterator[torch.Tensor]:
-    """The tensors of nested lists, tuples and dictionaries, in order."""
-    import torch
-
-    if isinstance(value, torch.Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for element in value.values():
-            yield from tensors_in(element)
-    elif isinstance(value, (list, tuple)):
-        for element in value:
-            yield from tensors_in(element)

@@ -31,10 +31,11 @@ from wdport.mapping.kinds.kind import (
     layer,
 )
 from wdport.mapping.kinds.resizing import PADDING_ORDER, padding
+from wdport.porting.functions import canonical, dims
+from wdport.porting.graph import Slice, TracedTensor, numbers
 from wdport.porting.outline.axes import AxisMove, text
 from wdport.porting.outline.expressions import index as index_text
-from wdport.porting.outline.functions import Slice, TracedTensor, canonical, dims, numbers
-from wdport.porting.outline.settings import equal, parameters, short
+from wdport.porting.settings import equal, parameters, short
 from wdport.shared_types import about
 
 _EMPTY = inspect.Parameter.empty
@@ -270,7 +271,7 @@ def of_function(name: str, arguments: Mapping[str, Any], call: TorchCall) -> tup
         counterpart = _pad(arguments, call)
     elif function in FUNCTIONS:
         module = FUNCTIONS[function].module
-        counterpart = LAYERS[module](module, _settings(function, arguments), call)
+        counterpart = LAYERS[module](module, function_settings(function, arguments), call)
     elif function in _SILENT:
         return Counterpart(), _picked(arguments, call) if function == "getitem" else ""
     else:
@@ -283,7 +284,7 @@ def layer_of(function: str) -> str:
     return FUNCTIONS[function].module if function in FUNCTIONS else ""
 
 
-def _settings(function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
+def function_settings(function: str, arguments: Mapping[str, Any]) -> dict[str, Any]:
     """The hyper-parameters of the equivalent layer: a function's arguments (for tensors, whether they are given), and
     those that its weights and defaults determine."""
     weight = arguments.get("weight")

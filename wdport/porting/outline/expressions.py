@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from types import MappingProxyType
 
-from wdport.porting.outline.functions import Event, Slice, TensorSource, Trace, TracedTensor, bound, canonical
-from wdport.porting.outline.settings import equal
+from wdport.porting.functions import bound, canonical
+from wdport.porting.graph import Graph, Node, Slice, TensorSource, TracedTensor
+from wdport.porting.settings import equal
 
 LONGEST = 60
 """Maximum length of a constant that is written out where it is used."""
@@ -18,33 +19,33 @@ DEEPEST = 8
 class TensorNames:
     """Names of the tensors of a run; ``numbers`` are the step numbers of functions, by their serial."""
 
-    def __init__(self, trace: Trace, numbers: Mapping[int, int], behind: Mapping[int, int]) -> None:
-        self._events, self._numbers, self._behind = trace.events, numbers, behind
+    def __init__(self, graph: Graph, numbers: Mapping[int, int], behind: Mapping[int, int]) -> None:
+        self._nodes, self._numbers, self._behind = graph.nodes, numbers, behind
         self._arguments: dict[int, dict[TensorSource, str]] = {}
         self._texts: dict[tuple[int, int, int], str] = {}
         self._depth = 0
 
-    def of(self, tensor: TracedTensor, around: Event, origin: int = 0) -> str:
+    def of(self, tensor: TracedTensor, around: Node, origin: int = 0) -> str:
         """The name of a tensor within the module ``around``: an argument of it, one of its steps, or a parameter. Steps
         without a name are numbered back from the step ``origin``, if it is one."""
         source, arguments = tensor.source, self._argument_names(around)
         # The model's own arguments are its inputs, which keep the names that the user gave.
         if source in arguments and around.parent >= 0:
             return arguments[source]
-        if source.kind == "event":
-            return self._step_name(self._events[source.event], source, around, origin)
+        if source.kind == "node":
+            return self._step_name(self._nodes[source.node], source, around, origin)
         if source.kind == "constant" and not source.name:
             return "a constant" if tensor.shape else "a number"
         prefix = f"{around.name.partition('#')[0]}."
         return source.name.removeprefix(prefix) if around.name else source.name
 
-    def _step_name(self, event: Event, source: TensorSource, around: Event, origin: int) -> str:
+    def _step_name(self, node: Node, source: TensorSource, around: Node, origin: int) -> str:
         """The step that computed it: a sibling of the reader, or another one by its full path."""
-        step = event
-        if event.module is None and event.serial not in self._numbers and event.serial not in self._behind:
-            return self.written(event, around, origin)
-        while step.parent != around.serial and step.parent >= 0 and not self._within(self._events[step.parent], around):
-            step = self._events[step.parent]
+        step = node
+        if node.module is None and node.serial not in self._numbers and node.serial not in self._behind:
+            return self.written(node, around, origin)
+        while step.parent != around.serial and step.parent >= 0 and not self._within(self._nodes[step.parent], around):
+            step = self._nodes[step.parent]
         inside = step.parent == around.serial
         if step.module is None:
             number = self._numbers[self._behind.get(step.serial, step.serial)]
@@ -53,28 +54,28 @@ class TensorNames:
         indices = {output.source: index for index, output in enumerate(step.outputs)}
         return name + (f"[{indices.get(source, 0)}]" if len(step.outputs) > 1 else "")
 
-    def written(self, event: Event, around: Event, origin: int) -> str:
+    def written(self, node: Node, around: Node, origin: int) -> str:
         """A value that is not a step, since it does not depend on an input, written as an expression."""
-        key = (event.serial, around.serial, origin)
+        key = (node.serial, around.serial, origin)
         if key not in self._texts:
             if self._depth > DEEPEST:
                 return "…"
             self._depth += 1
-            text = expression(event, lambda tensor: self.of(tensor, around, origin))
+            text = expression(node, lambda tensor: self.of(tensor, around, origin))
             self._depth -= 1
             self._texts[key] = text if len(text) <= LONGEST else f"{text[: LONGEST - 2]}…"
         return self._texts[key]
 
-    def _within(self, parent: Event, around: Event) -> bool:
+    def _within(self, parent: Node, around: Node) -> bool:
         """Whether ``around`` is ``parent`` or inside it."""
-        event: Event | None = around
-        while event is not None:
-            if event is parent:
+        node: Node | None = around
+        while node is not None:
+            if node is parent:
                 return True
-            event = self._events[event.parent] if event.parent >= 0 else None
+            node = self._nodes[node.parent] if node.parent >= 0 else None
         return False
 
-    def _argument_names(self, around: Event) -> dict[TensorSource, str]:
+    def _argument_names(self, around: Node) -> dict[TensorSource, str]:
         if around.serial not in self._arguments:
             names: dict[TensorSource, str] = {}
             for name, value in around.kwargs.items():
@@ -84,10 +85,10 @@ class TensorNames:
         return self._arguments[around.serial]
 
 
-def local(event: Event, around: Event) -> str:
+def local(node: Node, around: Node) -> str:
     """The path of a module within the enclosing module."""
     prefix = f"{around.name.partition('#')[0]}."
-    return event.name.removeprefix(prefix) if around.name else event.name
+    return node.name.removeprefix(prefix) if around.name else node.name
 
 
 def paths(name: str, value: object) -> Iterator[tuple[str, TracedTensor]]:
@@ -120,9 +121,9 @@ _DROPPED = ("_stacklevel", "inplace", "out", "device", "layout", "pin_memory", "
             "non_blocking", "copy", "generator")  # fmt: skip
 
 
-def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingProxyType({})) -> str:
+def expression(node: Node, name: Name, usual: Mapping[str, object] = MappingProxyType({})) -> str:
     """One function call as text, without arguments that equal those in ``usual``."""
-    function, values = canonical(event.name), bound(event)
+    function, values = canonical(node.name), bound(node)
 
     def text(value: object) -> str:
         return argument(value, name)
@@ -133,7 +134,7 @@ def expression(event: Event, name: Name, usual: Mapping[str, object] = MappingPr
     if function in _REVERSED and len(operands) == 2:
         return f"{_inner(text(operands[1]))} {_REVERSED[function]} {_inner(text(operands[0]))}"
     if function in ("add", "sub") and "alpha" in values:
-        first, second = list(event.args[:2])
+        first, second = list(node.args[:2])
         return f"{_inner(text(first))} {INFIX[function]} {text(values['alpha'])} * {_inner(text(second))}"
     if function == "neg":
         return f"-{_inner(text(operands[0]))}"

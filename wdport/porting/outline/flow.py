@@ -7,21 +7,9 @@ from dataclasses import replace
 
 from wdport.mapping.kinds import FUNCTIONS, MODULES
 from wdport.mapping.kinds.kind import Atom, Axes, Group, OutputAxes
+from wdport.porting.functions import bound, canonical, dims, order_of
+from wdport.porting.graph import Graph, Node, Slice, TensorSource, TracedTensor, numbers, traced_tensors
 from wdport.porting.outline.axes import RANKS, AxisMove, atom_size, image, last, named, permute, regroup, unique
-from wdport.porting.outline.functions import (
-    Event,
-    Slice,
-    TensorSource,
-    Trace,
-    TracedTensor,
-    bound,
-    canonical,
-    dims,
-    numbers,
-    order_of,
-    traced_tensors,
-)
-from wdport.porting.outline.settings import torch_class
 from wdport.recorder import Input
 
 
@@ -107,7 +95,7 @@ class AxisFlow:
     Axes that the user did not name get their names from the layers that read them, which takes two passes.
     """
 
-    def __init__(self, trace: Trace, inputs: Sequence[Input]) -> None:
+    def __init__(self, graph: Graph, inputs: Sequence[Input]) -> None:
         self._learned: dict[tuple[str, int], tuple[str, int, bool]] = {}
         self._declared = {model_input.name: model_input for model_input in inputs}
         # The second pass begins with the names that layers gave to the inputs in the first.
@@ -115,8 +103,8 @@ class AxisFlow:
             self.axes: dict[TensorSource, Axes] = {}
             self.moves: dict[int, AxisMove] = {}
             self._loose: dict[Atom, tuple[str, int]] = {}
-            for event in trace.events:
-                self._follow(event)
+            for node in graph.nodes:
+                self._follow(node)
 
     def of(self, tensor: TracedTensor) -> Axes:
         axes = self.axes.get(tensor.source)
@@ -139,22 +127,22 @@ class AxisFlow:
             groups.append((atom,) if size != 1 or channel or space >= 0 else ())
         return unique(groups)
 
-    def _follow(self, event: Event) -> None:
-        if event.module is not None and not event.is_layer:
+    def _follow(self, node: Node) -> None:
+        if node.module is not None and not node.is_layer:
             return
-        if event.module is not None:
-            self._layer(event, torch_class(event.module))
+        if node.module is not None:
+            self._layer(node, node.module.torch)
             return
-        name, inputs = canonical(event.name), event.inputs
-        if not inputs or not event.outputs:
+        name, inputs = canonical(node.name), node.inputs
+        if not inputs or not node.outputs:
             return
-        move = self.move(event, name)
+        move = self.move(node, name)
         if move is not None:
-            self.moves[event.serial] = move
-            self.axes[event.outputs[0].source] = move.after
+            self.moves[node.serial] = move
+            self.axes[node.outputs[0].source] = move.after
             return
-        for index, output in enumerate(event.outputs):
-            self.axes[output.source] = self._fitting(self._function(event, name, output, index), output.shape)
+        for index, output in enumerate(node.outputs):
+            self.axes[output.source] = self._fitting(self._function(node, name, output, index), output.shape)
 
     def _fitting(self, axes: Axes | None, shape: Sequence[int]) -> Axes:
         """The axes with the sizes of the tensor; an atom of another size becomes a new atom of the same name."""
@@ -173,28 +161,28 @@ class AxisFlow:
                 groups.append((Atom("b" if str(size) == "b" else "n", size),) if size != 1 else ())
         return unique(groups)
 
-    def move(self, event: Event, name: str) -> AxisMove | None:
+    def move(self, node: Node, name: str) -> AxisMove | None:
         """The rearrangement that a function performs."""
-        tensor = event.inputs[0]
-        if len(event.outputs) != 1:
+        tensor = node.inputs[0]
+        if len(node.outputs) != 1:
             return None
-        shape = event.outputs[0].shape
-        if name in RESHAPES or (name == "getitem" and _only_new_axes(event)):
+        shape = node.outputs[0].shape
+        if name in RESHAPES or (name == "getitem" and _only_new_axes(node)):
             return regroup(self.of(tensor), shape)
-        order = order_of(event, len(tensor.shape))
+        order = order_of(node, len(tensor.shape))
         return permute(self.of(tensor), order) if order is not None else None
 
-    def _layer(self, event: Event, name: str) -> None:
-        tensor = next(traced_tensors(list(event.kwargs.values())), None)
-        if tensor is None or not event.outputs:
+    def _layer(self, node: Node, name: str) -> None:
+        tensor = next(traced_tensors(list(node.kwargs.values())), None)
+        if tensor is None or not node.outputs:
             return
         axes, rule = self.of(tensor), _rule(name)
         if rule == "image" and len(tensor.shape) > 2:
             axes = self._as_image(tensor, axes)
-        for index, output in enumerate(event.outputs):
-            self.axes[output.source] = self._fitting(self._output_axes(event, rule, axes, output, index), output.shape)
+        for index, output in enumerate(node.outputs):
+            self.axes[output.source] = self._fitting(self._output_axes(node, rule, axes, output, index), output.shape)
 
-    def _output_axes(self, event: Event, rule: OutputAxes, axes: Axes, output: TracedTensor, index: int) -> Axes | None:
+    def _output_axes(self, node: Node, rule: OutputAxes, axes: Axes, output: TracedTensor, index: int) -> Axes | None:
         if rule == "image" and len(output.shape) > 2:
             return image(output.shape, axes)
         if rule == "features":
@@ -202,7 +190,7 @@ class AxisFlow:
         if rule == "flat":
             move = regroup(axes, output.shape)
             if move is not None:
-                self.moves[event.serial] = move
+                self.moves[node.serial] = move
             return move.after if move else None
         return axes if len(axes) == len(output.shape) else None
 
@@ -215,8 +203,8 @@ class AxisFlow:
             self.axes[tensor.source] = image_axes
         return image_axes
 
-    def _function(self, event: Event, name: str, output: TracedTensor, index: int) -> Axes | None:
-        inputs, arguments = event.inputs, bound(event)
+    def _function(self, node: Node, name: str, output: TracedTensor, index: int) -> Axes | None:
+        inputs, arguments = node.inputs, bound(node)
         axes, rank = self.of(inputs[0]), len(inputs[0].shape)
         rule = _rule(FUNCTIONS[name].module) if name in FUNCTIONS else ""
         if rule == "image" and rank > 2:
@@ -258,8 +246,8 @@ def _features(axes: Axes, output: TracedTensor) -> Axes:
     return last(axes if len(axes) == len(output.shape) else (*axes, ()), output.shape[-1])
 
 
-def _only_new_axes(event: Event) -> bool:
-    index = event.args[1] if len(event.args) > 1 else None
+def _only_new_axes(node: Node) -> bool:
+    index = node.args[1] if len(node.args) > 1 else None
     items = index if isinstance(index, tuple) else (index,)
     selects_all = all(item is None or item is ... or item == Slice(None, None, None) for item in items)
     return selects_all and any(item is None for item in items)

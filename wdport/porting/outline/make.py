@@ -6,6 +6,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,12 @@ from wdport import recorder
 from wdport.compare.reference import translated
 from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import own_model
+from wdport.porting.graph import with_sources
+from wdport.porting.outline.counterparts import LAYERS
 from wdport.porting.outline.flow import AxisFlow
 from wdport.porting.outline.result import Outline, Step
-from wdport.porting.outline.settings import settings_of, torch_class, torch_text
 from wdport.porting.outline.steps import Steps, is_layer
+from wdport.porting.settings import torch_text
 from wdport.recorder import CASES, Input
 
 if TYPE_CHECKING:
@@ -188,12 +191,12 @@ def outline_of(
     import keras
     import torch
 
-    from wdport.porting.outline.trace import Batches, CallMismatchError, merge, trace
+    from wdport.porting.tracing import Batches, CallMismatchError, merge, trace
 
     names = [model_input.name for model_input in declared] or [f"input_{index}" for index in range(len(first))]
-    run, notes = trace(module, names, first, is_layer), []
+    run, notes = with_sources(trace(module, names, first, is_layer)), []
     try:
-        merge(run, trace(module, names, second, is_layer), Batches(*BATCHES))
+        merge(run, with_sources(trace(module, names, second, is_layer)), Batches(*BATCHES))
     except CallMismatchError:
         notes.append(f"with a batch of {BATCHES[1]} it calls other functions: all sizes are those of {BATCHES[0]}")
     root = Steps(run, AxisFlow(run, declared)).root()
@@ -201,9 +204,11 @@ def outline_of(
     notes += [f"{path or 'the model'} {reads}" for path in run.reads]
     called = {step.path.partition("#")[0] for step in root.walk() if step.what == "layer"}
     inside = tuple(f"{layer}." for layer in called)
-    uncalled = {name: torch_text(torch_class(part), settings_of(part)) for name, part in module.named_modules()
-                if is_layer(part) and name not in called and not name.startswith(inside)}  # fmt: skip
+    uncalled = {name: torch_text(part.torch, part.settings) for name, part in run.modules.items()
+                if part.torch in LAYERS and name not in called and not name.startswith(inside)}  # fmt: skip
+    weights = sum(prod(tensor.shape) for tensor in run.tensors.values()
+                  if tensor.kind == "parameter" and not tensor.same_as)  # fmt: skip
     return Outline(
-        target, root, root.inputs, uncalled, sum(p.numel() for p in module.parameters()), BATCHES[0], tuple(notes),
+        target, root, root.inputs, uncalled, weights, BATCHES[0], tuple(notes),
         {"torch": torch.__version__, "keras": keras.__version__},
     )  # fmt: skip

@@ -1,4 +1,4 @@
-"""Make the steps of an outline from a traced run: readers of a tensor, and the events that the outputs need."""
+"""Make the steps of an outline from a traced run: readers of a tensor, and the nodes that the outputs need."""
 
 from __future__ import annotations
 
@@ -8,49 +8,31 @@ from dataclasses import dataclass
 import torch
 
 from wdport.mapping.kinds.kind import Axes, Counterpart, TorchCall, keras_permutation
+from wdport.porting.functions import OPERATORS, bound, canonical
+from wdport.porting.graph import Graph, Node, TensorSource, TracedTensor, traced_tensors
 from wdport.porting.outline.axes import AxisMove, atoms, chained, text
 from wdport.porting.outline.counterparts import LAYERS, Default, call_text, differing, layer_of, of_function, of_move
 from wdport.porting.outline.expressions import TensorNames, expression, index, local, paths
 from wdport.porting.outline.flow import AxisFlow
-from wdport.porting.outline.functions import (
-    OPERATORS,
-    Event,
-    TensorSource,
-    Trace,
-    TracedTensor,
-    bound,
-    canonical,
-    traced_tensors,
-)
 from wdport.porting.outline.result import Step, Value
-from wdport.porting.outline.settings import parameters, settings_of, torch_class, torch_text
+from wdport.porting.settings import parameters, torch_class, torch_text
 
-Readers = Mapping[TensorSource, Sequence[Event]]
-
-
-def readers_of(trace: Trace) -> dict[TensorSource, list[Event]]:
-    """The readers of each tensor: functions and layers, not the enclosing modules."""
-    readers: dict[TensorSource, list[Event]] = {}
-    for event in trace.events:
-        if event.module is None or event.is_layer:
-            for tensor in event.inputs:
-                readers.setdefault(tensor.source, []).append(event)
-    return readers
+Readers = Mapping[TensorSource, Sequence[Node]]
 
 
-def needed(trace: Trace) -> set[int]:
+def needed(graph: Graph) -> set[int]:
     """Events that the model's outputs, or one of its layers, depend on."""
-    left = [tensor.source for tensor in trace.root.outputs]
-    layers = [event for event in trace.events if event.module is not None and event.is_layer]
+    left = [tensor.source for tensor in graph.root.outputs]
+    layers = [node for node in graph.nodes if node.module is not None and node.is_layer]
     # Every layer is listed, also one whose output is not used, so its inputs are needed too.
-    left += [tensor.source for event in layers for tensor in event.inputs]
+    left += [tensor.source for node in layers for tensor in node.inputs]
     serials: set[int] = set()
     # Backwards, so that functions that neither an output nor a layer needs are left out.
     while left:
         source = left.pop()
-        if source.kind == "event" and source.event not in serials:
-            serials.add(source.event)
-            left += [tensor.source for tensor in trace.events[source.event].inputs]
+        if source.kind == "node" and source.node not in serials:
+            serials.add(source.node)
+            left += [tensor.source for tensor in graph.nodes[source.node].inputs]
     return serials
 
 
@@ -59,32 +41,32 @@ class Chain:
     """Reshapes and transposes, each the only reader of the one before it, and their combined move."""
 
     move: AxisMove
-    events: tuple[Event, ...]
+    nodes: tuple[Node, ...]
 
 
-def chains(trace: Trace, flow: AxisFlow, readers: Readers, is_step: Callable[[Event], bool]) -> dict[int, Chain]:
-    """The rearrangements that are steps, by the serial of their last event."""
+def chains(graph: Graph, flow: AxisFlow, readers: Readers, is_step: Callable[[Node], bool]) -> dict[int, Chain]:
+    """The rearrangements that are steps, by the serial of their last node."""
     by_serial: dict[int, Chain] = {}
-    for event in trace.events:
-        move = flow.moves.get(event.serial)
-        if move is None or event.module is not None or not is_step(event):
+    for node in graph.nodes:
+        move = flow.moves.get(node.serial)
+        if move is None or node.module is not None or not is_step(node):
             continue
-        source = event.inputs[0].source
-        before = by_serial.get(source.event) if source.kind == "event" else None
-        if before is not None and _is_only_reader(before.events[-1], event, trace, readers):
+        source = node.inputs[0].source
+        before = by_serial.get(source.node) if source.kind == "node" else None
+        if before is not None and _is_only_reader(before.nodes[-1], node, graph, readers):
             # A chain is listed where it ends.
-            del by_serial[source.event]
-            by_serial[event.serial] = Chain(chained(before.move, move), (*before.events, event))
+            del by_serial[source.node]
+            by_serial[node.serial] = Chain(chained(before.move, move), (*before.nodes, node))
         else:
-            by_serial[event.serial] = Chain(move, (event,))
+            by_serial[node.serial] = Chain(move, (node,))
     return by_serial
 
 
-def _is_only_reader(before: Event, event: Event, trace: Trace, readers: Readers) -> bool:
-    """Whether ``event`` is the only reader of the output of ``before``, in the same module."""
+def _is_only_reader(before: Node, node: Node, graph: Graph, readers: Readers) -> bool:
+    """Whether ``node`` is the only reader of the output of ``before``, in the same module."""
     source = before.outputs[0].source
-    final = any(tensor.source == source for tensor in trace.root.outputs)
-    return before.parent == event.parent and not final and [r.serial for r in readers.get(source, ())] == [event.serial]
+    final = any(tensor.source == source for tensor in graph.root.outputs)
+    return before.parent == node.parent and not final and [r.serial for r in readers.get(source, ())] == [node.serial]
 
 
 def is_layer(module: torch.nn.Module) -> bool:
@@ -95,135 +77,126 @@ def is_layer(module: torch.nn.Module) -> bool:
 class Steps:
     """The steps of a run."""
 
-    def __init__(self, trace: Trace, flow: AxisFlow) -> None:
-        self._trace, self._flow = trace, flow
-        self._readers = readers_of(trace)
-        self._needed = needed(trace)
-        self._moves = chains(trace, flow, self._readers, self._is_step)
-        self._behind = {part.serial: serial for serial, chain in self._moves.items() for part in chain.events[:-1]}
-        self.numbers = {event.serial: number for number, event in enumerate(self._numbered(), 1)}
-        self._names = TensorNames(trace, self.numbers, self._behind)
+    def __init__(self, graph: Graph, flow: AxisFlow) -> None:
+        self._graph, self._flow = graph, flow
+        self._readers = graph.readers()
+        self._needed = needed(graph)
+        self._moves = chains(graph, flow, self._readers, self._is_step)
+        self._behind = {part.serial: serial for serial, chain in self._moves.items() for part in chain.nodes[:-1]}
+        self.numbers = {node.serial: number for number, node in enumerate(self._numbered(), 1)}
+        self._names = TensorNames(graph, self.numbers, self._behind)
 
     def root(self) -> Step:
         """The model itself as a step that contains all others."""
-        return self._module(self._trace.root, self._trace.root)
+        return self._module(self._graph.root, self._graph.root)
 
-    def _numbered(self) -> Iterator[Event]:
+    def _numbered(self) -> Iterator[Node]:
         """Events that are numbered steps: layers, and functions that depend on an input and that the output depends
         on."""
-        for event in self._trace.events:
-            joined = event.serial in self._behind
-            if event.is_layer if event.module is not None else self._is_step(event) and not joined:
-                yield event
+        for node in self._graph.nodes:
+            joined = node.serial in self._behind
+            if node.is_layer if node.module is not None else self._is_step(node) and not joined:
+                yield node
 
-    def _is_step(self, event: Event) -> bool:
-        if event.serial not in self._needed:
+    def _is_step(self, node: Node) -> bool:
+        if node.serial not in self._needed:
             return False
-        return event.depends == "input" or (event.depends == "parameter" and layer_of(canonical(event.name)) != "")
+        return node.depends == "input" or (node.depends == "parameter" and layer_of(canonical(node.name)) != "")
 
-    def _module(self, event: Event, around: Event) -> Step:
-        module = event.module
+    def _module(self, node: Node, around: Node) -> Step:
+        module = node.module
         assert module is not None
-        if event.is_layer:  # the model is one layer
-            steps = [self._layer(event, around)]
+        if node.is_layer:  # the model is one layer
+            steps = [self._layer(node, around)]
         else:
-            steps = [self._step(inner, event) for inner in event.inside if self._is_listed(inner)]
-        parameters = () if event.is_layer else module.named_parameters(recurse=False)
-        module_parameters = {name: tuple(parameter.shape) for name, parameter in parameters}
-        buffers = {
-            name: tuple(buffer.shape) for name, buffer in module.named_buffers(recurse=False)
-            if not event.is_layer and name not in module._non_persistent_buffers_set
-        }  # fmt: skip
-        name = torch_class(module)
-        notes = list(event.around)
-        first = "#" not in event.name
-        if first and (left := [name for name in module_parameters if name not in self._moved(event)]):
+            steps = [self._step(inner, node) for inner in node.inside if self._is_listed(inner)]
+        module_parameters = {} if node.is_layer else dict(module.parameters)
+        buffers = {} if node.is_layer else dict(module.buffers)
+        name = module.torch
+        notes = list(node.around)
+        first = "#" not in node.name
+        if first and (left := [name for name in module_parameters if name not in self._moved(node)]):
             notes.append(f"no kind: write tensors rows for {', '.join(left)}")
         if buffers and first:
             notes.append(f"buffers of the checkpoint: tensors rows that use or drop {', '.join(buffers)}")
         return Step(
-            "module", local(event, around), event.name, _full(module), settings={}, torch=name,
-            inputs=self._input_values(event, around), outputs=self._values(event.outputs, event), notes=tuple(notes),
+            "module", local(node, around), node.name, module.type, settings={}, torch=name,
+            inputs=self._input_values(node, around), outputs=self._values(node.outputs, node), notes=tuple(notes),
             parameters=module_parameters | buffers, steps=tuple(steps),
         )  # fmt: skip
 
-    def _moved(self, around: Event) -> set[str]:
+    def _moved(self, around: Node) -> set[str]:
         """The parameters of a module that a row of a kind moves, since they are passed to a function equivalent to a
         layer."""
         path = around.name.partition("#")[0]
-        layers = [event for event in around.inside if event.module is None and layer_of(canonical(event.name))]
-        rows = [event for event in layers if self._row(event) and self._row(event) == path]
-        return {tensor.source.name.rpartition(".")[2] for event in rows for tensor in event.inputs}
+        layers = [node for node in around.inside if node.module is None and layer_of(canonical(node.name))]
+        rows = [node for node in layers if self._row(node) and self._row(node) == path]
+        return {tensor.source.name.rpartition(".")[2] for node in rows for tensor in node.inputs}
 
-    def _is_listed(self, event: Event) -> bool:
-        if event.module is None:
-            return event.serial in self.numbers
-        return event.is_layer or any(self._is_listed(inner) for inner in event.inside) or bool(event.around)
+    def _is_listed(self, node: Node) -> bool:
+        if node.module is None:
+            return node.serial in self.numbers
+        return node.is_layer or any(self._is_listed(inner) for inner in node.inside) or bool(node.around)
 
-    def _step(self, event: Event, around: Event) -> Step:
-        if event.module is None:
-            return self._function(event, around)
-        return self._layer(event, around) if event.is_layer else self._module(event, around)
+    def _step(self, node: Node, around: Node) -> Step:
+        if node.module is None:
+            return self._function(node, around)
+        return self._layer(node, around) if node.is_layer else self._module(node, around)
 
-    def _layer(self, event: Event, around: Event) -> Step:
-        module = event.module
+    def _layer(self, node: Node, around: Node) -> Step:
+        module = node.module
         assert module is not None
-        name, settings = torch_class(module), settings_of(module)
+        name, settings = module.torch, module.settings
         find = LAYERS.get(name)
-        counterpart = find(name, settings, self._call(event)) if find else Counterpart()
-        notes = [*event.around, *_parametrised(module), *counterpart.notes, *self._tied(event)]
-        if not self._is_read(event):
+        counterpart = find(name, settings, self._call(node)) if find else Counterpart()
+        notes = [*node.around, *module.notes, *counterpart.notes, *self._tied(node)]
+        if not self._is_read(node):
             notes.append("its output is not used")
         return Step(
-            "layer", local(event, around), event.name, _full(module), self.numbers[event.serial],
-            counterpart.kind, settings, torch_text(name, settings) if name else type(module).__name__,
-            self._input_values(event, around), self._values(event.outputs, around), counterpart.calls,
+            "layer", local(node, around), node.name, module.type, self.numbers[node.serial],
+            counterpart.kind, settings, torch_text(name, settings) if name else module.type.rpartition(".")[2],
+            self._input_values(node, around), self._values(node.outputs, around), counterpart.calls,
             _keras_text(counterpart), tuple(_defaults(name, settings, counterpart)), tuple(notes),
         )  # fmt: skip
 
-    def _tied(self, event: Event) -> Iterator[str]:
+    def _tied(self, node: Node) -> Iterator[str]:
         """Notes on parameters of a layer that are those of another one."""
-        model, path, module = self._trace.root.module, event.name.partition("#")[0], event.module
-        if model is None or module is None:
-            return
-        first: dict[int, str] = {}
-        for name, parameter in model.named_parameters(remove_duplicate=False):
-            first.setdefault(id(parameter), name)
-        for name, parameter in module.named_parameters(recurse=False):
-            other = first.get(id(parameter), f"{path}.{name}")
-            if other != f"{path}.{name}":
-                owner = model.get_submodule(other.rpartition(".")[0])
-                reverse = torch_class(owner) == "Embedding" and torch_class(module) == "Linear"
+        assert node.module is not None
+        path = node.module.path
+        for name in node.module.parameters:
+            if other := self._graph.tensors[f"{path}.{name}".lstrip(".")].same_as:
+                owner = self._graph.modules[other.rpartition(".")[0]].torch
+                reverse = owner == "Embedding" and node.module.torch == "Linear"
                 instead = ": call a layers.ReversibleEmbedding with reverse=True instead" if reverse else ""
                 yield f"its {name} is {other}{instead}"
 
-    def _function(self, event: Event, around: Event) -> Step:
-        number, function = self.numbers[event.serial], canonical(event.name)
-        if event.serial in self._moves:
-            return self._move(event, around)
-        arguments = bound(event)
-        counterpart, keras_text = of_function(event.name, arguments, self._call(event))
-        notes = [*counterpart.notes, *self._weights(event, counterpart, around)]
+    def _function(self, node: Node, around: Node) -> Step:
+        number, function = self.numbers[node.serial], canonical(node.name)
+        if node.serial in self._moves:
+            return self._move(node, around)
+        arguments = bound(node)
+        counterpart, keras_text = of_function(node.name, arguments, self._call(node))
+        notes = [*counterpart.notes, *self._weights(node, counterpart, around)]
         relative = keras_text
         if function in OPERATORS and not keras_text:
-            keras_text, relative = (self._broadcast(event, around, origin) for origin in (0, number))
+            keras_text, relative = (self._broadcast(node, around, origin) for origin in (0, number))
         owner = layer_of(function)
         usual = {key: value for key, value in parameters(owner).items() if key != "mode"} if owner else {}
-        written = expression(event, lambda tensor: self._names.of(tensor, around), usual)
-        alike = expression(event, lambda tensor: self._names.of(tensor, around, number), usual)
+        written = expression(node, lambda tensor: self._names.of(tensor, around), usual)
+        alike = expression(node, lambda tensor: self._names.of(tensor, around, number), usual)
         settings = {key: value for key, value in arguments.items() if not any(True for _ in traced_tensors(value))}
         if "index" in settings:
             settings["index"] = index(settings["index"], lambda tensor: self._names.of(tensor, around))
         return Step(
-            "function", function, "", event.name, number, counterpart.kind if self._row(event) else "", settings,
-            written, self._input_values(event, around), self._values(event.outputs, around), counterpart.calls,
+            "function", function, "", node.name, number, counterpart.kind if self._row(node) else "", settings,
+            written, self._input_values(node, around), self._values(node.outputs, around), counterpart.calls,
             keras_text, tuple(_defaults(owner, settings, counterpart)) if owner else (), tuple(notes),
-            relative=(alike, relative, *(self._names.of(tensor, around, number) for tensor in event.inputs)),
+            relative=(alike, relative, *(self._names.of(tensor, around, number) for tensor in node.inputs)),
         )  # fmt: skip
 
-    def _broadcast(self, event: Event, around: Event, origin: int = 0) -> str:
+    def _broadcast(self, node: Node, around: Node, origin: int = 0) -> str:
         """The layout in Keras of operands that are broadcast over an image: ``scale as b 1 1 c``."""
-        operands = [(tensor, self._flow.of(tensor)) for tensor in event.inputs]
+        operands = [(tensor, self._flow.of(tensor)) for tensor in node.inputs]
         axes = next((axes for _, axes in operands if keras_permutation(axes)), None)
         order = keras_permutation(axes) if axes is not None else None
         if axes is None or order is None:
@@ -236,65 +209,65 @@ class Steps:
             layouts.append(f"{self._names.of(tensor, around, origin)} as {text(tuple(padded[axis] for axis in order))}")
         return ", ".join(layouts)
 
-    def _move(self, event: Event, around: Event) -> Step:
-        move, functions = self._moves[event.serial].move, self._moves[event.serial].events
+    def _move(self, node: Node, around: Node) -> Step:
+        move, functions = self._moves[node.serial].move, self._moves[node.serial].nodes
         keras_text, notes = of_move(move)
         first = functions[0].inputs[0]
         sizes = "".join(f" {name}={size}" for name, size in move.sizes.items())
         name = " ".join(canonical(call.name) if canonical(call.name) != "getitem" else "[None]" for call in functions)
-        number, moved = self.numbers[event.serial], f"{move}{sizes}"
+        number, moved = self.numbers[node.serial], f"{move}{sizes}"
         source = self._names.of(first, around, number)
         return Step(
             "function", name, "", " ".join(call.name for call in functions), number,
             settings={"rearrange": str(move), **move.sizes}, torch=f"{self._names.of(first, around)}: {moved}",
-            inputs=(self._value(first, around),), outputs=self._values(event.outputs, around),
+            inputs=(self._value(first, around),), outputs=self._values(node.outputs, around),
             keras_text=keras_text, notes=notes, relative=(f"{source}: {moved}", keras_text, source),
         )  # fmt: skip
 
-    def _call(self, event: Event) -> TorchCall:
+    def _call(self, node: Node) -> TorchCall:
         """The facts about a call that its counterpart may depend on."""
-        inputs = [*event.inputs]
-        used = {output.source.index for output in event.outputs if self._readers.get(output.source)}
-        used |= {output.source.index for output in self._trace.root.outputs if output.source.event == event.serial}
-        arguments = {key: _kind(value) for key, value in event.kwargs.items() if value is not None}
+        inputs = [*node.inputs]
+        used = {output.source.index for output in node.outputs if self._readers.get(output.source)}
+        used |= {output.source.index for output in self._graph.root.outputs if output.source.node == node.serial}
+        arguments = {key: _kind(value) for key, value in node.kwargs.items() if value is not None}
         axes = self._flow.of(inputs[0]) if inputs else None
         # A packed sequence has no axes to follow.
-        if event.module is not None and inputs and any(kind == "packed" for kind in arguments.values()):
+        if node.module is not None and inputs and any(kind == "packed" for kind in arguments.values()):
             axes = None
         return TorchCall(inputs[0].shape if inputs else (), axes, arguments, frozenset(used))
 
-    def _is_read(self, event: Event) -> bool:
-        finals = {output.source for output in self._trace.root.outputs}
-        return any(self._readers.get(output.source) or output.source in finals for output in event.outputs)
+    def _is_read(self, node: Node) -> bool:
+        finals = {output.source for output in self._graph.root.outputs}
+        return any(self._readers.get(output.source) or output.source in finals for output in node.outputs)
 
-    def _row(self, event: Event) -> str:
+    def _row(self, node: Node) -> str:
         """The module that owns all weights of a function, so that a row of the table can name it."""
-        names = [tensor.source.name for tensor in event.inputs if tensor.source.kind == "parameter"]
+        names = [tensor.source.name for tensor in node.inputs if tensor.source.kind == "parameter"]
         owners = {name.rpartition(".")[0] for name in names}
         standard = {name.rpartition(".")[2] for name in names} <= {"weight", "bias"}
         return owners.pop() if names and standard and len(owners) == 1 else ""
 
-    def _weights(self, event: Event, counterpart: Counterpart, around: Event) -> list[str]:
+    def _weights(self, node: Node, counterpart: Counterpart, around: Node) -> list[str]:
         """Notes on the row for the weights that are passed to a function."""
-        names = [tensor.source.name for tensor in event.inputs if tensor.source.kind in ("parameter", "buffer")]
+        names = [tensor.source.name for tensor in node.inputs if tensor.source.kind in ("parameter", "buffer")]
         if not names:
             return []
-        if not layer_of(canonical(event.name)):
+        if not layer_of(canonical(node.name)):
             return []  # the module that reads them has the note
-        if counterpart.kind and (owner := self._row(event)):
+        if counterpart.kind and (owner := self._row(node)):
             return [] if owner == around.name.partition("#")[0] else [f"a row for {owner} moves its weights"]
         return [f"no row of a kind: write tensors rows for {', '.join(names)}"]
 
-    def _input_values(self, event: Event, around: Event) -> tuple[Value, ...]:
-        if event.module is None:
-            return tuple(self._value(tensor, around) for tensor in event.inputs)
-        named_tensors = ((path, tensor) for name, value in event.kwargs.items() for path, tensor in paths(name, value))
+    def _input_values(self, node: Node, around: Node) -> tuple[Value, ...]:
+        if node.module is None:
+            return tuple(self._value(tensor, around) for tensor in node.inputs)
+        named_tensors = ((path, tensor) for name, value in node.kwargs.items() for path, tensor in paths(name, value))
         return tuple(self._value(tensor, around, path) for path, tensor in named_tensors)
 
-    def _values(self, tensors: Sequence[TracedTensor], around: Event) -> tuple[Value, ...]:
+    def _values(self, tensors: Sequence[TracedTensor], around: Node) -> tuple[Value, ...]:
         return tuple(self._value(tensor, around) for tensor in tensors)
 
-    def _value(self, tensor: TracedTensor, around: Event, name: str = "") -> Value:
+    def _value(self, tensor: TracedTensor, around: Node, name: str = "") -> Value:
         axes = self._flow.of(tensor)
         sizes = tuple(str(size) for size in tensor.shape)
         return Value(self._names.of(tensor, around), text(axes) if atoms(axes) else "", sizes, tensor.kind, name)
@@ -325,22 +298,3 @@ def _kind(value: object) -> str:
         packed = len(value) == 4 and isinstance(value[1], TracedTensor) and value[1].kind == "int"
         return "packed" if packed else "tuple"
     return str(value)
-
-
-def _parametrised(module: torch.nn.Module) -> list[str]:
-    """Notes on weights that are computed from others, and on hooks, which the layer's text does not show."""
-    notes = []
-    for name, transforms in getattr(module, "parametrizations", {}).items():
-        kinds = ", ".join(type(part).__name__.strip("_") for part in transforms)
-        folded = "Spectral" in kinds
-        notes.append(f"{name} is parametrised ({kinds}): " + (
-            "fold it first (torch.nn.utils.parametrize.remove_parametrizations)" if folded
-            else "the row reads the stored tensors" if "WeightNorm" in kinds
-            else "store the weight itself"))  # fmt: skip
-    if any(name.endswith("_g") for name, _ in module.named_parameters(recurse=False)):
-        notes.append("its weight is stored by weight_norm, which the row reads")
-    return [*notes, *(["a forward hook may change its output"] if module._forward_hooks else [])]
-
-
-def _full(module: torch.nn.Module) -> str:
-    return f"{type(module).__module__}.{type(module).__qualname__}"

@@ -123,3 +123,18 @@ def _collapsed(value: object) -> object:
     if isinstance(value, (tuple, list)) and value and len({repr(element) for element in value}) == 1:
         return value[0]
     return value
+
+
+def parametrised(module: torch.nn.Module) -> list[str]:
+    """Notes on weights that are computed from others, and on hooks, which the layer's text does not show."""
+    notes = []
+    for name, transforms in getattr(module, "parametrizations", {}).items():
+        kinds = ", ".join(type(part).__name__.strip("_") for part in transforms)
+        folded = "Spectral" in kinds
+        notes.append(f"{name} is parametrised ({kinds}): " + (
+            "fold it first (torch.nn.utils.parametrize.remove_parametrizations)" if folded
+            else "the row reads the stored tensors" if "WeightNorm" in kinds
+            else "store the weight itself"))  # fmt: skip
+    if any(name.endswith("_g") for name, _ in module.named_parameters(recurse=False)):
+        notes.append("its weight is stored by weight_norm, which the row reads")
+    return [*notes, *(["a forward hook may change its output"] if module._forward_hooks else [])]

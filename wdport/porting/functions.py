@@ -1,125 +1,13 @@
-"""The record of a run of a PyTorch model as data: calls of modules and functions, their tensors, and the canonical
-names of functions and of their arguments."""
+"""Functions of torch: their canonical names, their arguments by name, and those that return their input unchanged."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, Literal
-
-import torch
+from typing import Any
 
 from wdport.mapping.kinds import FUNCTIONS
-
-if TYPE_CHECKING:
-    import torch
-
-
-Depends = Literal["constant", "parameter", "input"]
-"""What a value depends on: constants in the code, weights and buffers, or the model's inputs; the last one applies."""
-
-
-class Size(int):
-    """An integer; ``text`` is its representation: ``b`` for the batch size."""
-
-    text: str
-
-    def __new__(cls, value: int, text: str = "") -> Size:
-        size = super().__new__(cls, value)
-        size.text = text or str(value)
-        return size
-
-    def __repr__(self) -> str:
-        return self.text
-
-    __str__ = __repr__
-
-
-@dataclass(frozen=True)
-class TensorSource:
-    """The source of a tensor: the ``name`` of an input, a parameter, a buffer or a plain attribute, or output ``index``
-    of the event ``event``."""
-
-    kind: Literal["input", "parameter", "buffer", "constant", "event"]
-    name: str = ""
-    event: int = -1
-    index: int = 0
-
-
-@dataclass(frozen=True)
-class TracedTensor:
-    """A tensor that was passed to or from a call."""
-
-    source: TensorSource
-    shape: tuple[int, ...]
-    kind: str
-
-
-@dataclass(frozen=True)
-class Slice:
-    start: object
-    stop: object
-    step: object
-
-
-@dataclass
-class Event:
-    """One call.
-
-    Attributes:
-        serial: its position among all events.
-        name: name of the function, such as ``torch.Tensor.view``, or of the call, such as ``conv1#2``.
-        args: its positional arguments; tensors are :class:`TracedTensor`.
-        kwargs: its named arguments. All tensors of a module are here, by the names of its parameters.
-        outputs: its output tensors.
-        several: whether they are a list, even a list of one.
-        module: the module that was called.
-        is_layer: whether the module is one layer, so that nothing inside it is an event.
-        parent: the serial of the enclosing module call; -1 for the model's own.
-        depends: what its outputs depend on.
-        inside: the events inside a module call.
-        around: notes on the call that its arguments do not show.
-    """
-
-    serial: int
-    name: str
-    args: tuple[object, ...] = ()
-    kwargs: Mapping[str, object] = field(default_factory=dict)
-    outputs: tuple[TracedTensor, ...] = ()
-    several: bool = False
-    module: torch.nn.Module | None = None
-    is_layer: bool = True
-    parent: int = -1
-    depends: Depends = "constant"
-    inside: list[Event] = field(default_factory=list)
-    around: list[str] = field(default_factory=list)
-
-    @property
-    def inputs(self) -> list[TracedTensor]:
-        return list(traced_tensors([*self.args, *self.kwargs.values()]))
-
-
-@dataclass(frozen=True)
-class Trace:
-    """A run: the event of the model itself, with all others inside it, and every event by its serial."""
-
-    root: Event
-    events: Sequence[Event]
-    reads: tuple[str, ...]
-    """Modules whose Python code reads values that depend on the inputs, such as in a branch."""
-
-
-def traced_tensors(value: object) -> Iterator[TracedTensor]:
-    """The tensors in nested tuples and mappings, in order."""
-    if isinstance(value, TracedTensor):
-        yield value
-    elif isinstance(value, Mapping):
-        yield from traced_tensors(list(value.values()))
-    elif isinstance(value, (list, tuple)):
-        for item in value:
-            yield from traced_tensors(item)
-
+from wdport.porting.graph import Node, Slice, TracedTensor, numbers, traced_tensors
 
 _ALIASES: Mapping[str, str] = MappingProxyType({
     "truediv": "div", "divide": "div", "true_divide": "div", "rtruediv": "rdiv", "multiply": "mul", "rmul": "mul",
@@ -179,27 +67,17 @@ def canonical(name: str) -> str:
     return _ALIASES.get(tail, tail)
 
 
-def bound(event: Event) -> dict[str, Any]:
+def bound(node: Node) -> dict[str, Any]:
     """The arguments of a function by name; those beyond the known parameters are under ``more``."""
-    name = canonical(event.name)
+    name = canonical(node.name)
     order = PARAMETERS.get(name, ("input",))
     if name == "einsum":
-        operands = event.args[1] if len(event.args) == 2 and isinstance(event.args[1], tuple) else event.args[1:]
-        return {"equation": event.args[0], "operands": operands}
-    arguments: dict[str, Any] = dict(zip(order, event.args, strict=False))
-    if len(event.args) > len(order):
-        arguments["more"] = event.args[len(order) :]
-    return {**arguments, **{RENAMED.get(key, key): value for key, value in event.kwargs.items()}}
-
-
-def numbers(value: object) -> list[int]:
-    """The integers in nested tuples."""
-    # In Python a bool is an integer.
-    if isinstance(value, (bool, TracedTensor)):
-        return []
-    if isinstance(value, int):
-        return [value]
-    return [n for item in value for n in numbers(item)] if isinstance(value, (list, tuple)) else []
+        operands = node.args[1] if len(node.args) == 2 and isinstance(node.args[1], tuple) else node.args[1:]
+        return {"equation": node.args[0], "operands": operands}
+    arguments: dict[str, Any] = dict(zip(order, node.args, strict=False))
+    if len(node.args) > len(order):
+        arguments["more"] = node.args[len(order) :]
+    return {**arguments, **{RENAMED.get(key, key): value for key, value in node.kwargs.items()}}
 
 
 def dims(value: object, rank: int) -> list[int] | None:
@@ -208,15 +86,15 @@ def dims(value: object, rank: int) -> list[int] | None:
     return [index % rank if rank else index for index in indices] if indices else None
 
 
-def first(event: Event) -> TracedTensor | None:
-    return next(traced_tensors([*event.args, *event.kwargs.values()]), None)
+def first(node: Node) -> TracedTensor | None:
+    return next(traced_tensors([*node.args, *node.kwargs.values()]), None)
 
 
-def order_of(event: Event, rank: int) -> Sequence[int] | None:
+def order_of(node: Node, rank: int) -> Sequence[int] | None:
     """The order of the axes after a transpose; ``None`` for another function."""
-    name, arguments = canonical(event.name), bound(event)
+    name, arguments = canonical(node.name), bound(node)
     if name == "permute":
-        return dims([*event.args[1:], *event.kwargs.values()], rank)
+        return dims([*node.args[1:], *node.kwargs.values()], rank)
     if name in ("T", "mT"):
         # mT swaps the last two axes, T reverses all.
         return [*range(rank - 2), rank - 1, rank - 2] if name == "mT" else list(range(rank))[::-1]
@@ -249,28 +127,25 @@ _NEUTRAL: Mapping[str, float] = {
 """The number with which an arithmetic function does not change a tensor."""
 
 
-def kind_of(tensor: torch.Tensor) -> str:
-    """The kind of a tensor's values: float, int, bool or complex."""
-    if tensor.dtype.is_complex:
-        return "complex"
-    return "float" if tensor.dtype.is_floating_point else "bool" if tensor.dtype == torch.bool else "int"
+_SIXTEEN = ("float16", "bfloat16")
 
 
-def is_identity(short: str, inputs: Sequence[TracedTensor], output: torch.Tensor, arguments: object) -> bool:
-    """Whether a function returns its input unchanged, such as a cast to the same dtype or a full slice."""
-    if not inputs or inputs[0].shape != tuple(output.shape) or inputs[0].kind != kind_of(output):
+def is_identity(short: str, inputs: Sequence[TracedTensor], output: TracedTensor, arguments: object) -> bool:
+    """Whether a function returns its input unchanged, such as a cast to a wider dtype or a full slice."""
+    if not inputs or inputs[0].shape != output.shape or inputs[0].kind != output.kind:
+        return False
+    if output.dtype in _SIXTEEN and inputs[0].dtype != output.dtype:
         return False
     if short in _IDENTITIES:
         return True
     if short in _NEUTRAL and isinstance(arguments, tuple) and len(arguments[0]) == 2 and not arguments[1]:
         other = arguments[0][1]
         return isinstance(other, (int, float)) and not isinstance(other, bool) and other == _NEUTRAL[short]
-    shape = tuple(output.shape)
     if short == "pad" and isinstance(arguments, tuple):
         return not any(numbers([arguments[0][1:2], arguments[1].get("pad", ())]))
     # The shape is unchanged, as tested above, so these do nothing.
     if short in ("view", "reshape", "expand", "expand_as", "view_as", "flatten", "broadcast_to", "squeeze"):
-        return bool(shape)
+        return bool(output.shape)
     if short == "__getitem__":
         index = arguments[0][1] if isinstance(arguments, tuple) else None
         items = index if isinstance(index, tuple) else (index,)

@@ -1,0 +1,111 @@
+"""Run a graph again in PyTorch, call by call, on other inputs or with one call changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
+from functools import cache
+from typing import Any
+
+import torch
+
+from wdport import recorder
+from wdport.model import Array
+from wdport.porting.graph import Graph, Node, Slice, TensorSource, TracedTensor
+
+Values = dict[TensorSource, torch.Tensor]
+"""The tensors of a replay, by their source."""
+
+Function = Callable[..., Any]
+Arguments = tuple[tuple[Any, ...], dict[str, Any]]
+Change = Callable[[Function, Arguments], Any]
+"""Replaces one call: it is given the function, and its positional and named arguments."""
+
+
+def replay(graph: Graph, module: torch.nn.Module, inputs: Mapping[str, Array]) -> Values:
+    """The values of all nodes on these inputs, each as it was returned; layers and weights are those of ``module``."""
+    values: Values = {}
+    run = steps(graph, module, inputs, values)
+    results = dict(values)
+    for node, _ in run:
+        # Copies, since functions in place change their inputs.
+        results |= {traced.source: values[traced.source].clone() for traced in node.outputs}
+        if node.base is not None:
+            results[node.base[1].source] = values[node.base[1].source].clone()
+        results |= {after.source: values[after.source].clone() for _, after in node.outdated}
+    return {source: tensor.clone() for source, tensor in values.items() if source.kind != "node"} | results
+
+
+def steps(
+    graph: Graph, module: torch.nn.Module, inputs: Mapping[str, Array], values: Values,
+    changes: Mapping[int, Change] | None = None,
+) -> Iterator[tuple[Node, Any]]:  # fmt: skip
+    """Run the nodes in order; yields each with what it returned, and adds its tensors to ``values``. ``changes`` are
+    calls to replace, by the node's serial."""
+    for name, array in inputs.items():
+        values[TensorSource("input", name)] = torch.tensor(array)
+    for index, array in enumerate(graph.constants):
+        values[TensorSource("constant", index=index)] = torch.tensor(array)
+    for name, held in graph.tensors.items():
+        get = module.get_parameter if held.kind == "parameter" else module.get_buffer
+        values[TensorSource(held.kind, name)] = get(name)
+    with recorder.highest_precision(), recorder.lifted(), torch.no_grad():
+        for node in graph.nodes:
+            if node.module is None or node.is_layer:
+                yield node, _run(node, module, values, (changes or {}).get(node.serial))
+
+
+def _run(node: Node, module: torch.nn.Module, values: Values, change: Change | None) -> Any:
+    args, kwargs = _given(node.args, values), _given(dict(node.kwargs), values)
+    if node.module is not None:
+        part = module.get_submodule(node.module.path)
+        function: Function = part
+        order = recorder.parameter_names(part)
+        # Arguments of *args come after those with names.
+        args = tuple(value for key, value in kwargs.items() if key not in order and key.startswith("input_"))
+        if args:
+            args = (*(kwargs.pop(key) for key in order if key in kwargs), *args)
+        kwargs = {key: value for key, value in kwargs.items() if not key.startswith("input_")}
+    else:
+        function = find_function(node.name)
+    # As the recorder runs torch's attention.
+    with recorder.masked_rows() if node.name.endswith(".multi_head_attention_forward") else nullcontext():
+        result = change(function, (args, kwargs)) if change else function(*args, **kwargs)
+    output = args[0] if node.name.endswith("__setitem__") else result
+    for traced, tensor in zip(node.outputs, recorder.tensors_of(output), strict=True):
+        values[traced.source] = tensor
+    if node.base is not None:
+        before, after = node.base
+        values[after.source] = values[before]
+    for before, after in node.outdated:
+        values[after.source] = values[before]
+    return result
+
+
+def _given(value: Any, values: Values) -> Any:
+    """Arguments with tensors in place of their records."""
+    if isinstance(value, TracedTensor):
+        return values[value.source]
+    if isinstance(value, Mapping):
+        return {key: _given(item, values) for key, item in value.items()}
+    if isinstance(value, tuple):
+        return tuple(_given(item, values) for item in value)
+    if isinstance(value, Slice):
+        return slice(*(_given(limit, values) for limit in (value.start, value.stop, value.step)))
+    if isinstance(value, str) and value.startswith("torch."):
+        return getattr(torch, value.removeprefix("torch."))
+    return None if isinstance(value, str) and value in ("cpu", "strided") else value
+
+
+@cache
+def find_function(name: str) -> Function:
+    """The function of torch with this full name; a property as a function of the tensor."""
+    value: Any = torch
+    for part in name.split(".")[1:]:
+        value = getattr(value, part)
+    return value if callable(value) else lambda tensor: value.__get__(tensor)
+
+
+def outputs_of(graph: Graph, values: Values) -> Sequence[torch.Tensor]:
+    """The outputs of the model."""
+    return [values[tensor.source] for tensor in graph.root.outputs]

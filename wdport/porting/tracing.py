@@ -1,0 +1,472 @@
+"""Trace one run of a PyTorch model: every call of a module and every function of torch, as a graph; and sizes that
+depend on the batch.
+
+A module that counts as one layer is one node; for every other module, the calls inside it are nodes too.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch.overrides import resolve_name
+from torch.utils.weak import WeakTensorKeyDictionary
+
+from wdport import recorder
+from wdport.errors import MisfitError
+from wdport.porting.functions import is_identity
+from wdport.porting.graph import (
+    CodePlace,
+    Depends,
+    Graph,
+    Guard,
+    HeldTensor,
+    Node,
+    Size,
+    SizeExpression,
+    Slice,
+    TensorSource,
+    TorchModule,
+    TracedTensor,
+    ValueRead,
+    expressions_in,
+    traced_tensors,
+)
+from wdport.porting.settings import parametrised, settings_of, torch_class
+
+if TYPE_CHECKING:
+    from wdport.model import Array
+
+
+class CallMismatchError(Exception):
+    """The two runs do not make the same calls."""
+
+
+@dataclass(frozen=True)
+class Batches:
+    """The batch sizes of the two runs; the first is the larger."""
+
+    first: int
+    second: int
+
+    def size(self, a: int, b: int) -> Size:
+        """A number of the first run, expressed in terms of the batch if the second run has another."""
+        return Size(a, self._text(int(a), int(b)), getattr(a, "expression", None))
+
+    def _text(self, a: int, b: int) -> str:
+        if a == b:
+            return ""
+        # Proportional to the batch, such as b * heads; otherwise the batch plus a constant.
+        if a * self.second == b * self.first:
+            times = a // self.first
+            return "b" if times == 1 else f"{times}b"
+        rest = a - self.first
+        if b - self.second == rest:
+            return f"b{rest:+d}"
+        return ""
+
+
+def merge(a: Graph, b: Graph, batches: Batches) -> None:
+    """Express every size of ``a`` in terms of the batch; raises :class:`CallMismatchError` if ``b`` has other calls."""
+    if len(a.nodes) != len(b.nodes) or any(_call(x) != _call(y) for x, y in zip(a.nodes, b.nodes, strict=True)):
+        raise CallMismatchError
+    pairs: list[tuple[tuple[Any, Any], ...]]
+    pairs = [((x.args, y.args), (x.kwargs, y.kwargs), (x.outputs, y.outputs))
+             for x, y in zip(a.nodes, b.nodes, strict=True)]  # fmt: skip
+    records = [tuple(_merged(x, y, batches) for x, y in pair) for pair in pairs]
+    for node, (args, kwargs, outputs) in zip(a.nodes, records, strict=True):
+        node.args, node.kwargs, node.outputs = args, kwargs, outputs
+
+
+def _call(node: Node) -> tuple[str, int, int]:
+    return node.name, node.parent, len(node.outputs)
+
+
+def _merged(a: Any, b: Any, batches: Batches) -> Any:
+    if isinstance(a, TracedTensor) and isinstance(b, TracedTensor):
+        if a.source != b.source or len(a.shape) != len(b.shape):
+            raise CallMismatchError
+        return replace(a, shape=tuple(batches.size(x, y) for x, y in zip(a.shape, b.shape, strict=True)))
+    if isinstance(a, Slice) and isinstance(b, Slice):
+        pairs = ((a.start, b.start), (a.stop, b.stop), (a.step, b.step))
+        return Slice(*(_merged(x, y, batches) for x, y in pairs))
+    if isinstance(a, Mapping) and isinstance(b, Mapping):
+        if list(a) != list(b):
+            raise CallMismatchError
+        return {key: _merged(a[key], b[key], batches) for key in a}
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        if len(a) != len(b):
+            raise CallMismatchError
+        return tuple(_merged(x, y, batches) for x, y in zip(a, b, strict=True))
+    if isinstance(a, int) and isinstance(b, int) and not isinstance(a, bool):
+        return batches.size(a, b)
+    return a
+
+
+MOST_NODES = 200_000
+"""Maximum number of calls in one run; more are a loop, whose graph would be unreadable."""
+
+_RANKS: Mapping[str, int] = {"constant": 0, "parameter": 1, "input": 2}
+
+IsLayer = Callable[[torch.nn.Module], bool]
+"""Selects the modules that are one node."""
+
+Keep = Callable[[Node, Sequence[torch.Tensor]], None]
+"""Called with each function's node and the tensors that it returned."""
+
+
+def no_layer(_: torch.nn.Module) -> bool:
+    """Every function of torch is a node, also those inside layers."""
+    return False
+
+
+def trace(module: torch.nn.Module, names: Sequence[str], inputs: Sequence[Array], is_layer: IsLayer) -> Graph:
+    """The graph of one run of a float64 module; raises :class:`MisfitError`."""
+    # Copies: the model may change its inputs in place, and they are used again.
+    tensors = [torch.from_numpy(array.copy()) for array in inputs]
+    try:
+        with recorder.highest_precision(), recorder.lifted(), traced(module, names, is_layer) as graph, torch.no_grad():
+            module(*tensors)
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        what = f"running it raises {recorder.one_line(error)}"
+        raise MisfitError(type(module).__name__, what, "state inputs that it takes, with `--input`") from error
+    return graph()
+
+
+@contextmanager
+def traced(
+    module: torch.nn.Module, names: Sequence[str], is_layer: IsLayer = no_layer, keep: Keep | None = None
+) -> Iterator[Callable[[], Graph]]:
+    """Inside, the first call of ``module`` is traced; yields a function that returns its graph. ``names`` are the
+    names of its inputs."""
+    tracer = _Tracer(module, names, is_layer, keep)
+    parts = dict(module.named_modules())
+    with recorder.watched(parts, tracer.called, MOST_NODES), recorder.functions(tracer.function):
+        yield tracer.graph
+
+
+@dataclass
+class Construction:
+    """How the code of the constructors made tensors: the nodes, and the source of each buffer by its path."""
+
+    nodes: Sequence[Node] = ()
+    constants: Sequence[Array] = ()
+    sources: Mapping[str, TensorSource] = field(default_factory=dict)
+
+
+@contextmanager
+def constructed() -> Iterator[Callable[[torch.nn.Module], Construction]]:
+    """Inside, a model is built; yields a function that tells how its buffers were made."""
+    tracer = _Tracer(torch.nn.Module(), (), no_layer)
+    tracer.open()
+    with recorder.functions(tracer.function):
+        yield tracer.construction
+
+
+_SHAPE_ALONE = frozenset((
+    "new_zeros", "new_ones", "new_full", "new_empty", "new_tensor", "zeros_like", "ones_like", "full_like",
+    "empty_like", "rand_like", "randn_like",
+))  # fmt: skip
+"""Functions that do not read values of a tensor."""
+
+_READS = frozenset((
+    "__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy", "__contains__", "equal", "allclose",
+))  # fmt: skip
+
+
+class _Tracer:
+    """Records the functions of torch that are called outside a layer by :meth:`function`, modules by :meth:`called`."""
+
+    def __init__(
+        self, module: torch.nn.Module, names: Sequence[str], is_layer: IsLayer, keep: Keep | None = None
+    ) -> None:
+        self._nodes: list[Node] = []
+        self._reads: dict[str, None] = {}
+        self._value_reads: list[ValueRead] = []
+        self._outside = False
+        self._guards: dict[Guard, None] = {}
+        self._constants: list[Array] = []
+        self._origins: MutableMapping[torch.Tensor, TensorSource] = WeakTensorKeyDictionary()
+        self._open: list[Node] = []
+        self._is_layer, self._keep, self._names, self._within = is_layer, keep, names, False
+        self._modules = {path: _facts(path, part) for path, part in module.named_modules(remove_duplicate=False)}
+        self._tensors = dict(_held(module))
+        # Tied tensors keep the first name; a list of tensors that a module holds is not in its state.
+        for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+            self._origins[tensor] = TensorSource(self._tensors[name].kind, name)
+
+    def open(self) -> None:
+        """Record functions that are called outside of a module, whose sizes are numbers."""
+        self._open.append(Node(-1, ""))
+        self._outside = True
+
+    def construction(self, module: torch.nn.Module) -> Construction:
+        sources = {path: self._origins[tensor] for path, tensor in module.named_buffers() if tensor in self._origins}
+        return Construction(self._nodes, self._constants, sources)
+
+    def graph(self) -> Graph:
+        return Graph(
+            self._nodes[0], self._nodes, tuple(self._reads), self._modules, self._tensors, self._constants,
+            tuple(self._guards), tuple(self._value_reads),
+        )  # fmt: skip
+
+    def called(
+        self, name: str, caller: str, part: torch.nn.Module, compute: recorder.Compute, arguments: recorder.Given
+    ) -> object:
+        """Record one call of a module; a handler for :func:`wdport.recorder.watched`."""
+        if self._within or (name and type(part).forward is torch.nn.Sequential.forward):
+            return compute(*arguments)  # the layers of a Sequential are steps of the enclosing module
+        if not self._nodes:
+            self._name_inputs(arguments)
+        path = recorder.layer_of(name)
+        arguments_by_name = self._plain(_named(part, *arguments))
+        node = self._begin(Node(-1, name, kwargs=arguments_by_name, module=self._modules[path], place=_place()))
+        node.is_layer = self._is_layer(part)
+        if isinstance(part, torch.jit.ScriptModule):
+            node.is_layer = True
+            node.around.append("is compiled by TorchScript: its steps are not visible")
+        if node.is_layer:
+            self._within = True
+        else:
+            self._open.append(node)
+        versions = _versions(arguments) if node.is_layer else []
+        try:
+            output = compute(*arguments)
+        except BaseException:
+            self._within = False
+            raise
+        finally:
+            if not node.is_layer:
+                self._open.pop()
+        if node.is_layer:
+            if node.depends == "constant" and any(True for _ in part.parameters()):
+                node.depends = "parameter"
+            self._end(node, output)
+            self._outdate(node, versions, recorder.tensors_of(output))
+            self._within = False
+        else:
+            node.outputs = tuple(traced_tensors(self._plain(output)))
+        return output
+
+    def _name_inputs(self, arguments: recorder.Given) -> None:
+        """The tensors that the model itself is called with are its inputs, by name."""
+        tensors = recorder.tensors_of([list(arguments[0]), dict(arguments[1])])
+        for name, tensor in zip(self._names, tensors, strict=False):
+            self._origins[tensor] = TensorSource("input", name)
+
+    def function(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        """Compute and record one call of a function."""
+        if self._within or not self._open:
+            return function(*args, **kwargs)
+        name = _name_of(function)
+        # Before the call: a function in place changes what its arguments are.
+        before = None if name.endswith("set_") else (self._indexed(name, args), self._plain(kwargs))
+        versions = _versions((args, kwargs))
+        result = function(*args, **kwargs)
+        if before is None:
+            return result
+        if name in ("torch.Tensor.shape", "torch.Tensor.size"):
+            return result if self._outside else self._sizes(args[0], result, args[1:], kwargs)
+        self._record(name, before, args, result, versions)
+        return result
+
+    def _sizes(self, tensor: torch.Tensor, result: object, args: Sequence[Any], kwargs: Mapping[str, Any]) -> object:
+        """Sizes that remember which they are."""
+        source = self._traced_tensor(tensor).source
+
+        def size(axis: int, value: int) -> Size:
+            return Size(value, "", SizeExpression("size", tensor=source, axis=axis), self._guard)
+
+        if isinstance(result, torch.Size):
+            return torch.Size(size(axis, value) for axis, value in enumerate(result))
+        axes = [*args, *kwargs.values()]
+        return size(int(axes[0]) % max(tensor.ndim, 1), result) if axes and isinstance(result, int) else result
+
+    def _guard(self, name: str, size: Size, other: int) -> None:
+        if size.expression is not None:
+            self._guards[Guard(size.expression, name, other, int(size))] = None
+
+    def _indexed(self, name: str, args: tuple[Any, ...]) -> Any:
+        """Positional arguments; an index that is a list stands in a tuple, as it is not a tuple of indices."""
+        if name.endswith(("__getitem__", "__setitem__")) and isinstance(args[1], list):
+            args = (args[0], (args[1],), *args[2:])
+        return self._plain(args)
+
+    def _record(
+        self, name: str, recorded: tuple[Any, Any], args: tuple[Any, ...], result: object, versions: Versions
+    ) -> None:
+        """Record one function call, unless it returns no tensor."""
+        short = name.rpartition(".")[2]
+        output = args[0] if short == "__setitem__" else result
+        inputs, tensors = list(traced_tensors(recorded)), recorder.tensors_of(output)
+        if not tensors:
+            depending = [tensor for tensor in inputs if self._depends([tensor]) == "input"]
+            if short in _READS and depending:
+                self._reads[self._open[-1].name] = None
+                self._value_reads.append(ValueRead(name, _place(), depending[0], len(self._nodes)))
+            return
+        in_place = short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
+        base = tensors[0]._base if in_place else None
+        before = None if base is None else self._traced_tensor(base)
+        node = self._begin(Node(-1, name, *recorded, place=_place()))
+        self._end(node, output)
+        # Padding and slices whose widths are computed from sizes do something for other sizes.
+        sized = short in ("pad", "__getitem__") and any(True for _ in expressions_in(recorded))
+        if len(tensors) == 1 and not sized and is_identity(short, inputs, node.outputs[0], recorded):
+            node.same = inputs[0].source
+        if base is not None and before is not None:
+            # A function in place on a view changes the tensor that it is a view of.
+            self._origins[base] = TensorSource("node", "", node.serial, len(tensors))
+            node.base = (before.source, self._traced_tensor(base))
+        self._outdate(node, versions, [*tensors, base])
+        if self._keep is not None:
+            self._keep(node, tensors)
+
+    def _begin(self, node: Node) -> Node:
+        if len(self._nodes) >= MOST_NODES:
+            what = f"calls more than {MOST_NODES} functions of torch in one pass"
+            raise MisfitError("the model", what, "trace the part that it repeats")
+        node.serial, node.parent = len(self._nodes), self._open[-1].serial if self._open else -1
+        shape_alone = node.module is None and node.name.rpartition(".")[2] in _SHAPE_ALONE
+        node.depends = "constant" if shape_alone else self._depends(node.inputs)
+        self._nodes.append(node)
+        if self._open:
+            self._open[-1].inside.append(node)
+        return node
+
+    def _end(self, node: Node, output: object) -> None:
+        tensors = recorder.tensors_of(output)
+        for index, tensor in enumerate(tensors):
+            self._origins[tensor] = TensorSource("node", "", node.serial, index)
+        node.several = isinstance(output, (Mapping, list, tuple))
+        node.outputs = tuple(self._traced_tensor(tensor) for tensor in tensors)
+
+    def _outdate(self, node: Node, versions: Versions, current: Sequence[torch.Tensor | None]) -> None:
+        """Tensors that share memory with one that the call changed have other values from here on."""
+        changed = [tensor for tensor, version in versions if tensor._version != version]
+        if not changed:
+            return
+        for tensor, source in list(self._origins.items()):
+            if any(tensor is other for other in current) or not any(_shares(tensor, other) for other in changed):
+                continue
+            index = len(node.outputs) + 1 + len(node.outdated)
+            self._origins[tensor] = TensorSource("node", "", node.serial, index)
+            node.outdated = (*node.outdated, (source, self._traced_tensor(tensor)))
+
+    def _depends(self, inputs: Sequence[TracedTensor]) -> Depends:
+        dependences: list[Depends] = ["constant"]
+        for tensor in inputs:
+            kind = tensor.source.kind
+            if kind == "node":
+                dependences.append(self._nodes[tensor.source.node].depends)
+            else:
+                dependences.append("input" if kind == "input" else "constant" if kind == "constant" else "parameter")
+        return max(dependences, key=_RANKS.__getitem__)
+
+    def _plain(self, value: Any) -> Any:
+        """A call's arguments, with tensors as :class:`TracedTensor` and all others as plain values."""
+        if isinstance(value, torch.Tensor):
+            return self._traced_tensor(value)
+        value = recorder.by_name(value)
+        if isinstance(value, Mapping):
+            return {str(key): self._plain(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return tuple(self._plain(item) for item in value)
+        if isinstance(value, slice):
+            return Slice(self._plain(value.start), self._plain(value.stop), self._plain(value.step))
+        if value is None or value is ... or isinstance(value, (bool, int, float, complex, str)):
+            return value
+        named = isinstance(value, (torch.dtype, torch.device, torch.memory_format))
+        return str(value) if named else f"<{type(value).__name__}>"
+
+    def _traced_tensor(self, tensor: torch.Tensor) -> TracedTensor:
+        source = self._origins.get(tensor)
+        # Made by the code itself, outside of any recorded call, such as one that a module holds.
+        if source is None:
+            source = self._origins[tensor] = TensorSource("constant", index=len(self._constants))
+            self._constants.append(recorder.to_array(tensor))
+        return TracedTensor(source, tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch."))
+
+
+Versions = Sequence[tuple[torch.Tensor, int]]
+"""Tensors, and how often each was changed in place."""
+
+
+def _versions(arguments: object) -> Versions:
+    return [(tensor, tensor._version) for tensor in recorder.tensors_of(arguments) if not tensor.is_inference()]
+
+
+def _shares(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two tensors have memory in common."""
+    if first is second:
+        return True
+    if first.layout is not torch.strided or second.layout is not torch.strided:
+        return False
+    if first.untyped_storage().data_ptr() != second.untyped_storage().data_ptr() or not first.untyped_storage().size():
+        return False
+    return _overlap(first, second)
+
+
+def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
+    """Whether two tensors of one storage have an element in common."""
+    if first.dtype != second.dtype:
+        return True
+    elements = torch.arange(first.untyped_storage().size() // first.element_size())
+    places = [elements.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).reshape(-1)
+              for tensor in (first, second)]  # fmt: skip
+    return bool(torch.isin(*places).any())
+
+
+_SKIPPED = ("torch.", "wdport.porting.", "wdport.recorder")
+
+
+def _place() -> CodePlace | None:
+    """Where the model's code calls the function that is recorded; ``None`` if torch's own code or ours does."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(_SKIPPED):
+        frame = frame.f_back
+    module = str(frame.f_globals.get("__name__"))
+    if module.startswith("wdport.") and not module.startswith("wdport.families."):
+        return None
+    positions = list(frame.f_code.co_positions())
+    line, end_line, column, end_column = (number or 0 for number in positions[frame.f_lasti // 2])
+    name = str(frame.f_globals.get("__name__"))
+    return CodePlace(name, frame.f_code.co_filename, frame.f_code.co_qualname, line, column, end_line, end_column)
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    """The name of a function, such as ``torch.Tensor.view``; for a property, its name after the class."""
+    name = resolve_name(function) or f"torch.{getattr(function, '__name__', function)}"
+    return name.removesuffix(".__get__")
+
+
+def _facts(path: str, part: torch.nn.Module) -> TorchModule:
+    kind = torch_class(part)
+    buffers = {name: tuple(buffer.shape) for name, buffer in part.named_buffers(recurse=False)
+               if name not in part._non_persistent_buffers_set}  # fmt: skip
+    return TorchModule(
+        path, f"{type(part).__module__}.{type(part).__qualname__}", kind, settings_of(part) if kind else {},
+        {name: tuple(parameter.shape) for name, parameter in part.named_parameters(recurse=False)}, buffers,
+        tuple(parametrised(part)),
+    )  # fmt: skip
+
+
+def _held(module: torch.nn.Module) -> Iterator[tuple[str, HeldTensor]]:
+    """Every parameter and buffer, by path."""
+    first: dict[int, str] = {}
+    parameters, buffers = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
+    for name, tensor in (*parameters, *buffers):
+        same = first.setdefault(id(tensor), name)
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        kind: Literal["parameter", "buffer"] = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
+        yield name, HeldTensor(kind, tuple(tensor.shape), dtype, "" if same == name else same)
+
+
+def _named(part: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
+    order = recorder.parameter_names(part)
+    names = [*order, *(f"input_{index}" for index in range(len(order), len(args)))]
+    return {**dict(zip(names, args, strict=False)), **kwargs}
