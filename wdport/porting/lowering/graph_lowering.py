@@ -1,0 +1,354 @@
+"""Lower a graph: go through the nodes that the outputs need, and keep where every tensor is and in which layout.
+
+Convolutions and the like want their input with channels last; what computes value by value keeps the layout of its
+input; everything else reads tensors in PyTorch's order. A transpose is written only where values move.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from wdport.mapping.kinds.kind import KerasCall
+from wdport.porting.functions import bound, canonical
+from wdport.porting.graph import Graph, Node, Size, SizeExpression, TensorSource, TracedTensor
+from wdport.porting.lowering.keras_graph import (
+    Alias,
+    Hole,
+    KerasGraph,
+    KerasLayer,
+    KerasSize,
+    KerasStep,
+    KerasValue,
+    Order,
+    Placed,
+    channels_last,
+    identity,
+)
+from wdport.porting.lowering.needs import asks_mask, channels_last_tensors, needed_nodes, read_outputs, sizes_in
+from wdport.porting.lowering.rules import COMPLEX, LAYER, RANDOM, RULES, NotLoweredError
+from wdport.porting.lowering.two_sizes import Sizes
+from wdport.porting.tracing import Construction
+
+
+def _changes(node: Node) -> bool:
+    """Whether a function changes its first tensor in place."""
+    short = node.name.rpartition(".")[2]
+    return node.module is None and (short == "__setitem__" or (short.endswith("_") and not short.endswith("__")))
+
+
+class GraphLowering:
+    """The state of one lowering."""
+
+    def __init__(
+        self, graph: Graph, values: Mapping[TensorSource, Any], construction: Construction | None = None,
+        other: Graph | None = None,
+    ) -> None:  # fmt: skip
+        self.graph, self.values, self.result = graph, values, KerasGraph()
+        self._construction = construction or Construction()
+        self._buffers: dict[tuple[str, int], Placed] = {}
+        self.places: dict[TensorSource, Placed] = {}
+        self.read = read_outputs(graph)
+        self._moved: dict[tuple[KerasValue, Order, int], KerasValue] = {}
+        self._needed = needed_nodes(graph)
+        self.wants_channels_last = channels_last_tensors(graph, self._needed)
+        self._sized = Sizes(graph, other)
+        self._reads = [read for read in graph.value_reads if not asks_mask(graph, read.tensor)]
+        self._counts: dict[tuple[int, str], int] = {}
+        self.node: Node = graph.root
+
+    def run(self) -> None:
+        for tensor in self.graph.root.inputs:
+            if tensor.source.kind == "input" and tensor.source not in self.places:
+                rank, name = len(tensor.shape), tensor.source.name
+                order = channels_last(rank) if tensor.source in self.wants_channels_last else identity(rank)
+                placed = Placed(KerasValue("input", name), order, tensor.shape, tensor.dtype)
+                self.result.inputs[name] = self.places[tensor.source] = placed
+        for node in self.graph.nodes:
+            if self._reads and self._reads[0].before <= node.serial:
+                break
+            if node.serial not in self._needed or not (node.module is None or node.is_layer):
+                continue
+            try:
+                self._lower(node)
+            except NotLoweredError as error:
+                self.result.hole = Hole(node, str(error))
+                return
+        if self._reads:
+            read = self._reads[0]
+            what = "Python code reads a value that depends on the inputs, such as in a branch"
+            self.result.hole = Hole(Node(read.before, read.function, place=read.place), what)
+            return
+        if reason := self._sized.unexplained():
+            self.result.hole = Hole(self.graph.root, reason)
+            return
+        try:
+            self.result.outputs = [self.place(tensor) for tensor in self.graph.root.outputs]
+        except NotLoweredError as error:
+            self.result.hole = Hole(self.graph.root, str(error))
+
+    def _lower(self, node: Node) -> None:
+        self.node = node
+        before = len(self.result.steps)
+        if reason := self._sized.unexplained(node):
+            raise NotLoweredError(reason)
+        if canonical(node.name) in RANDOM and node.module is None:
+            raise NotLoweredError(f"{canonical(node.name)} gives other values at every call")
+        is_complex = any(tensor.kind == "complex" for tensor in (*node.inputs, *node.outputs))
+        if is_complex and canonical(node.name) not in COMPLEX:
+            raise NotLoweredError(f"{canonical(node.name)} of complex numbers")
+        if _changes(node) and node.inputs[0].source.kind in ("parameter", "buffer"):
+            raise NotLoweredError(f"{canonical(node.name)} changes {node.inputs[0].source.name} in place")
+        if node.same is not None and node.module is None:
+            # A cast between floating-point types, or a function that does nothing.
+            self.places[node.outputs[0].source] = self.place(node.inputs[0])
+            return
+        try:
+            if node.module is not None:
+                placed = RULES[LAYER](self, node, {})
+            elif (rule := RULES.get(canonical(node.name))) is not None:
+                placed = rule(self, node, bound(node))
+            else:
+                raise NotLoweredError(f"{canonical(node.name)} has no counterpart")
+        except (KeyError, IndexError, TypeError, ValueError) as error:
+            raise NotLoweredError(f"{canonical(node.name)} with arguments that are not known: {error}") from error
+        except NotLoweredError:
+            if not self._is_fixed(node):
+                raise
+            del self.result.steps[before:]
+            placed = [self.constant(self.values[output.source]) for output in node.outputs]
+        listed = [placed] if isinstance(placed, Placed) else list(placed)
+        for output, result in zip(node.outputs, listed, strict=False):
+            if tuple(map(int, result.shape)) != tuple(map(int, output.shape)):
+                raise AssertionError(f"{node.name}: {result.shape} is not {output.shape}")
+            self.places[output.source] = replace(result, dtype=output.dtype)
+        if node.base is not None:
+            self.places[node.base[1].source] = self._written_back(node)
+
+    def _written_back(self, node: Node) -> Placed:
+        """The tensor of which a function in place changed a view."""
+        assert node.base is not None
+        before, after = node.base
+        view = next(iter(node.inputs))
+        reader = self.graph.nodes[view.source.node] if view.source.kind == "node" else None
+        if reader is None or reader.inputs[0].source != before or canonical(reader.name) != "getitem":
+            raise NotLoweredError(f"{canonical(node.name)} changes a view of a tensor")
+        index = bound(reader)["index"]
+        arguments = {"input": reader.inputs[0], "index": index, "value": node.outputs[0]}
+        placed: Placed = RULES["setitem"](self, node, arguments)
+        return replace(placed, dtype=after.dtype)
+
+    def _is_fixed(self, node: Node) -> bool:
+        """Whether a node gives the same values at every call: it depends on no input and no size."""
+        left, visited = [node], set()
+        while left:
+            current = left.pop()
+            if current.serial in visited:
+                continue
+            visited.add(current.serial)
+            if current.depends == "input" or any(True for _ in sizes_in((current.args, dict(current.kwargs)))):
+                return False
+            if any(tensor.source.kind in ("parameter", "input") for tensor in current.inputs):
+                return False
+            if canonical(current.name) in RANDOM or current.outdated or current.base is not None:
+                return False
+            left += [self.graph.nodes[t.source.node] for t in current.inputs if t.source.kind == "node"]
+        return all(output.source in self.values for output in node.outputs)
+
+    def is_free(self, tensor: TracedTensor, axis: int) -> bool:
+        """Whether an axis has another size in the other run."""
+        return self._sized.is_free(tensor, axis)
+
+    def place(self, tensor: TracedTensor) -> Placed:
+        """A tensor of PyTorch's run, as it is placed."""
+        return self._source(tensor.source, tensor)
+
+    def _source(self, source: TensorSource, tensor: TracedTensor) -> Placed:
+        if source in self.places:
+            return self.places[source]
+        held = self.graph.tensors.get(source.name) if source.kind in ("parameter", "buffer") else None
+        if held is not None and not self._is_variable(source.name):
+            # Not kept among the places: another module computes it again.
+            return self._made_buffer(source)
+        if held is not None and (placed := self._layer_variable(source.name, tensor)) is not None:
+            return placed
+        if held is not None:
+            name = self.result.variables.setdefault(source.name, f"v{len(self.result.variables)}")
+            value = KerasValue("variable", name)
+            if not any(row["torch"] == source.name for row in self.result.rows):
+                self.result.rows.append({"torch": source.name, "keras": name, "rule": "identity"})
+            placed = Placed(value, identity(len(tensor.shape)), tensor.shape, tensor.dtype)
+        elif source.kind == "constant":
+            placed = self.constant(self.graph.constants[source.index])
+        else:
+            changed = source.kind == "node" and source.index > len(self.graph.nodes[source.node].outputs)
+            if changed:
+                name = canonical(self.graph.nodes[source.node].name)
+                raise NotLoweredError(f"reads a tensor whose memory {name} changed in place through another one")
+            raise NotLoweredError(f"reads {source.name or source.kind}, which was not lowered")
+        self.places[source] = placed
+        return placed
+
+    def _layer_variable(self, name: str, tensor: TracedTensor) -> Placed | None:
+        """A weight of a layer that has it as its variable; ``None`` if no layer has."""
+        path, _, last = name.rpartition(".")
+        layer = next((layer for layer in self.result.layers.values() if layer.torch == path and layer.kind), None)
+        if layer is None:
+            return None
+        kind, rank = self.graph.modules[path].torch, len(tensor.shape)
+        variables = {"Linear": "kernel", "Embedding": "embeddings", **{f"Conv{axes}d": "kernel" for axes in (1, 2, 3)}}
+        variable = variables.get(kind, "") if last == "weight" else "bias" if kind in variables else ""
+        value = self.alias(name, variable) if variable else None
+        if value is None:
+            raise NotLoweredError(f"reads {name}, a weight of a layer, by itself")
+        order = (1, 0) if kind == "Linear" else (*range(2, rank), 1, 0) if kind.startswith("Conv") else identity(rank)
+        return Placed(value, order if last == "weight" else identity(rank), tensor.shape, tensor.dtype)
+
+    def _is_variable(self, name: str) -> bool:
+        """Whether a parameter or buffer is a variable of the port, whose values the checkpoint has."""
+        held, owner = self.graph.tensors[name], self.graph.modules[name.rpartition(".")[0]]
+        return held.kind == "parameter" or ("float" in held.dtype and name.rpartition(".")[2] in owner.buffers)
+
+    def _made_buffer(self, source: TensorSource) -> Placed:
+        """A buffer that is not a variable: computed as the constructor does, or a constant."""
+        key = (source.name, self.node.parent)
+        if key not in self._buffers:
+            before = len(self.result.steps)
+            try:
+                self._buffers[key] = self._computed_buffer(source.name)
+            except NotLoweredError:
+                del self.result.steps[before:]
+                self._buffers[key] = self.constant(self.values[source])
+        return self._buffers[key]
+
+    def _computed_buffer(self, name: str) -> Placed:
+        construction = self._construction
+        source = construction.sources.get(name)
+        if source is None or source.kind != "node":
+            raise NotLoweredError("a buffer that the constructor does not compute")
+        left, needed = [source], set()
+        while left:
+            current = left.pop()
+            if current.kind == "node" and current.node not in needed:
+                needed.add(current.node)
+                node = construction.nodes[current.node]
+                left += [tensor.source for tensor in _read_by(node)] + ([node.base[0]] if node.base else [])
+        before = self.graph, self.places
+        nodes = [construction.nodes[serial] for serial in sorted(needed)]
+        self.graph = replace(self.graph, nodes=construction.nodes, constants=construction.constants)
+        self.places = {}
+        try:
+            for node in nodes:
+                if node.same is not None or canonical(node.name) == "copy":
+                    self.places[node.outputs[0].source] = self.place(_read_by(node)[0])
+                    continue
+                rule = RULES.get(canonical(node.name))
+                if rule is None or canonical(node.name) in RANDOM:
+                    raise NotLoweredError(f"{canonical(node.name)} in a constructor")
+                placed = rule(self, node, bound(node))
+                listed = [placed] if isinstance(placed, Placed) else list(placed)
+                for output, result in zip(node.outputs, listed, strict=False):
+                    self.places[output.source] = replace(result, dtype=output.dtype)
+                if node.base is not None:
+                    self.places[node.base[1].source] = self._written_back(node)
+            return self.places[source]
+        finally:
+            self.graph, self.places = before
+
+    def constant(self, array: Any) -> Placed:
+        """A constant of the port."""
+        array = np.asarray(array)
+        self.result.constants.append(array)
+        value = KerasValue("constant", step=len(self.result.constants) - 1)
+        return Placed(value, identity(array.ndim), array.shape, str(array.dtype))
+
+    def emit(self, call: str, *args: Any, layer: str = "", **kwargs: Any) -> KerasValue:
+        """Add a step; returns its output."""
+        steps = self.result.steps
+        steps.append(KerasStep(len(steps), self.node.serial, call, args, kwargs, layer))
+        return KerasValue("step", step=len(steps) - 1)
+
+    def alias(self, path: str, variable: str) -> KerasValue | None:
+        """A variable of the layer that holds a tensor; ``None`` if there is no such layer."""
+        owner = path.rpartition(".")[0]
+        if not any(layer.torch == owner and layer.kind for layer in self.result.layers.values()):
+            return None
+        alias = Alias(path, owner, variable)
+        name = next((name for name, other in self.result.aliases.items() if other == alias), "")
+        name = name or f"a{len(self.result.aliases)}"
+        self.result.aliases[name] = alias
+        return KerasValue("variable", name)
+
+    def layer(self, call: KerasCall, value: Any, *more: Any, torch: str, kind: str = "", **kwargs: Any) -> KerasValue:
+        """Add a layer, unless this place in the PyTorch model has it already, and a call of it."""
+        name = next((layer.name for layer in self.result.layers.values()
+                     if (layer.torch, layer.kind, layer.call) == (torch, kind, call)), "")  # fmt: skip
+        if not name:
+            name = f"l{len(self.result.layers)}"
+            self.result.layers[name] = KerasLayer(name, call, torch, kind)
+        return self.emit("layer", value, *more, layer=name, **kwargs)
+
+    def unnamed(self, call: KerasCall) -> str:
+        """A place for a layer that is a function in PyTorch: the module that calls it, and the layer's class."""
+        owner = self.graph.nodes[self.node.parent].module if self.node.parent >= 0 else None
+        word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.name.rpartition(".")[2]).lower()
+        count = self._counts[self.node.parent, word] = self._counts.get((self.node.parent, word), 0) + 1
+        return f"{owner.path if owner else ''}.{word}{count if count > 1 else ''}".lstrip(".")
+
+    def moved(self, placed: Placed, order: Order) -> KerasValue:
+        """The tensor with its axes in another order."""
+        if placed.order == order:
+            return placed.value
+        # Once in every call of a module, so that no value leaves it unseen.
+        key = (placed.value, order, self.node.parent)
+        if key not in self._moved or self._moved[key].step >= len(self.result.steps):
+            axes = tuple(placed.order.index(axis) for axis in order)
+            self._moved[key] = self.emit("ops.transpose", placed.value, axes)
+        return self._moved[key]
+
+    def plain(self, tensor: TracedTensor) -> KerasValue:
+        """The tensor with its axes in PyTorch's order."""
+        return self.moved(self.place(tensor), identity(len(tensor.shape)))
+
+    def placed(self, value: KerasValue, output: TracedTensor | Sequence[int], order: Order | None = None) -> Placed:
+        shape = output.shape if isinstance(output, TracedTensor) else tuple(output)
+        return Placed(value, order or identity(len(shape)), tuple(shape), "")
+
+    def size(self, value: Any) -> Any:
+        """A number of the call, with sizes as they are computed in the port; nested ones too."""
+        if isinstance(value, (tuple, list)):
+            return tuple(self.size(item) for item in value)
+        if isinstance(value, Size) and value.expression is not None:
+            return self._expression(value.expression, int(value))
+        if isinstance(value, TracedTensor):
+            return self.plain(value)
+        return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+    def _expression(self, expression: SizeExpression | int, value: int) -> KerasSize | int:
+        if not isinstance(expression, SizeExpression):
+            return int(expression)
+        if expression.tensor is None:
+            operands = tuple(self._expression(operand, 0) for operand in expression.operands)
+            return KerasSize(expression.operator, operands)
+        placed = self.places.get(expression.tensor)
+        # A parameter's sizes are numbers.
+        if expression.tensor.kind in ("parameter", "buffer", "constant") or placed is None:
+            shape = self._shape_of(expression.tensor)
+            if shape is None:
+                raise NotLoweredError("reads the size of a tensor that was not lowered")
+            return int(shape[expression.axis])
+        return KerasSize("size", tensor=placed.value, axis=placed.order.index(expression.axis))
+
+    def _shape_of(self, source: TensorSource) -> Sequence[int] | None:
+        if source.kind in ("parameter", "buffer"):
+            return self.graph.tensors[source.name].shape
+        return self.graph.constants[source.index].shape if source.kind == "constant" else None
+
+
+def _read_by(node: Node) -> list[TracedTensor]:
+    """The tensors that a node reads: a copy does not read what it replaces."""
+    return node.inputs[1:] if canonical(node.name) == "copy" else node.inputs

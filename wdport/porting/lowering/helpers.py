@@ -1,0 +1,184 @@
+"""Functions that Keras lacks, in terms of ``keras.ops``. The interpreter calls them; the writer copies into a port the
+source of those that it uses."""
+
+# mypy: allow-untyped-defs
+
+import math
+
+from keras import ops
+
+
+def attention(query, key, value, mask=None, causal=False, scale=None):
+    """Scaled dot-product attention of (..., time, features). A query that sees nothing gets zeros."""
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = query @ ops.swapaxes(key, -1, -2) * scale
+    if causal:
+        scores = ops.where(ops.tril(ops.ones_like(scores, dtype="bool")), scores, -math.inf)
+    if mask is None:
+        return ops.softmax(scores, axis=-1) @ value
+    visible = ops.where(mask, 0.0, -math.inf) if str(mask.dtype).endswith("bool") else mask
+    scores = scores + visible
+    hidden = ops.max(scores, axis=-1, keepdims=True) == -math.inf
+    return ops.where(hidden, 0.0, ops.softmax(ops.where(hidden, 0.0, scores), axis=-1)) @ value
+
+
+def packed_attention(query, key, value, kernel, bias, out_kernel, out_bias, heads, mask=None):
+    """Multi-head attention of (time, batch, features) with PyTorch's packed weights; returns output and weights."""
+    width = query.shape[-1]
+    parts = []
+    for index, tokens in enumerate((query, key, value)):
+        part = slice(index * width, (index + 1) * width)
+        projected = tokens @ ops.transpose(kernel[part])
+        projected = projected if bias is None else projected + bias[part]
+        time, batch = ops.shape(tokens)[:2]
+        parts.append(ops.transpose(ops.reshape(projected, (time, batch, heads, width // heads)), (1, 2, 0, 3)))
+    scores = parts[0] @ ops.swapaxes(parts[1], -1, -2) / math.sqrt(width // heads)
+    scores = scores if mask is None else ops.where(mask, -math.inf, scores)
+    weights = ops.softmax(scores, axis=-1)
+    attended = ops.reshape(ops.transpose(weights @ parts[2], (2, 0, 1, 3)), ops.shape(query))
+    output = attended @ ops.transpose(out_kernel)
+    return (output if out_bias is None else output + out_bias), weights
+
+
+def resize_linear(x, size, align_corners=False, scale=None):
+    """Linear interpolation of an image with channels last to ``size`` along its spatial axes, as in PyTorch."""
+    for index, length in enumerate(size):
+        axis, old = index + 1, ops.shape(x)[index + 1]
+        places = ops.arange(length, dtype=x.dtype)
+        if align_corners:
+            places = places * ((old - 1) / max(length - 1, 1))
+        else:
+            ratio = old / length if scale is None else 1 / scale[index]
+            places = ops.maximum((places + 0.5) * ratio - 0.5, 0.0)
+        low = ops.minimum(ops.cast(ops.floor(places), "int32"), old - 1)
+        high = ops.minimum(low + 1, old - 1)
+        share = ops.reshape(places - ops.cast(low, x.dtype), [-1 if i == axis else 1 for i in range(len(x.shape))])
+        x = ops.take(x, low, axis=axis) * (1 - share) + ops.take(x, high, axis=axis) * share
+    return x
+
+
+def resize_cubic(x, size, align_corners=False, scale=None):
+    """Cubic interpolation of an image with channels last, with PyTorch's kernel (a = -0.75)."""
+    for index, length in enumerate(size):
+        axis, old = index + 1, ops.shape(x)[index + 1]
+        places = ops.arange(length, dtype=x.dtype)
+        if align_corners:
+            places = places * ((old - 1) / max(length - 1, 1))
+        else:
+            places = (places + 0.5) * (old / length if scale is None else 1 / scale[index]) - 0.5
+        first = ops.floor(places)
+        total = 0.0
+        for offset in (-1, 0, 1, 2):
+            distance = ops.abs(places - first - offset)
+            near = (1.25 * distance - 2.25) * distance**2 + 1
+            far = ((-0.75 * distance + 3.75) * distance - 6.0) * distance + 3.0
+            weight = ops.where(distance <= 1, near, far)
+            rows = ops.clip(ops.cast(first, "int32") + offset, 0, old - 1)
+            shape = [-1 if i == axis else 1 for i in range(len(x.shape))]
+            total = total + ops.take(x, rows, axis=axis) * ops.reshape(weight, shape)
+        x = total
+    return x
+
+
+def resize_nearest(x, size, scale=None):
+    """Nearest neighbours of an image with channels last along its spatial axes, as in PyTorch."""
+    for index, length in enumerate(size):
+        old = ops.shape(x)[index + 1]
+        ratio = old / length if scale is None else 1 / scale[index]
+        places = ops.cast(ops.floor(ops.arange(length, dtype=x.dtype) * ratio), "int32")
+        x = ops.take(x, ops.minimum(places, old - 1), axis=index + 1)
+    return x
+
+
+def average_pool(x, window, strides, padding, ceil=False, counted=True, divisor=None):
+    """Average pooling of an image with channels last, as in PyTorch."""
+    sizes, pads = ops.shape(x)[1:-1], [(0, 0)]
+    for size, width, stride, pad in zip(sizes, window, strides, padding, strict=True):
+        count = -((size + 2 * pad - width) // -stride) if ceil else (size + 2 * pad - width) // stride
+        # The last window begins within the input or its padding before it.
+        count -= ceil and count * stride >= size + pad
+        pads.append((pad, max(count * stride + width - size - pad, 0)))
+    pads.append((0, 0))
+    ones = ops.ones_like(x[:1, ..., :1])
+    if counted:
+        inner = [(pad, pad) for pad in padding]
+        ones = ops.pad(ones, [(0, 0), *inner, (0, 0)], constant_values=1.0)
+        more = [(0, after - pad) for (_, after), pad in zip(pads[1:-1], padding, strict=True)]
+        ones = ops.pad(ones, [(0, 0), *[(0, max(after, 0)) for _, after in more], (0, 0)])
+    else:
+        ones = ops.pad(ones, pads)
+    total = ops.average_pool(ops.pad(x, pads), window, strides)
+    if divisor is not None:
+        return total * (math.prod(window) / divisor)
+    return total / ops.average_pool(ones, window, strides)
+
+
+def grid_sample(x, grid, mode="bilinear", padding_mode="zeros", align_corners=False):
+    """Samples of an image (batch, height, width, channels) at places (batch, rows, columns, 2) between -1 and 1."""
+    batch, height, width, channels = ops.shape(x)
+    rows, columns = ops.shape(grid)[1:3]
+    places = []
+    for index, size in ((0, width), (1, height)):
+        place = grid[..., index]
+        place = (place + 1) / 2 * (size - 1) if align_corners else ((place + 1) * size - 1) / 2
+        places.append(ops.clip(place, 0, size - 1) if padding_mode == "border" else place)
+    flat = ops.reshape(x, (batch, height * width, channels))
+    left, top = ops.floor(places[0]), ops.floor(places[1])
+    total = 0.0
+    for right in (0, 1):
+        for down in (0, 1):
+            column, row = left + right, top + down
+            weight = (1 - ops.abs(places[0] - column)) * (1 - ops.abs(places[1] - row))
+            inside = ops.logical_and(
+                ops.logical_and(column >= 0, column <= width - 1), ops.logical_and(row >= 0, row <= height - 1)
+            )
+            index = ops.cast(ops.clip(row, 0, height - 1) * width + ops.clip(column, 0, width - 1), "int32")
+            index = ops.reshape(index, (batch, rows * columns, 1))
+            values = ops.reshape(ops.take_along_axis(flat, index, axis=1), (batch, rows, columns, channels))
+            total = total + values * ops.expand_dims(ops.where(inside, weight, 0.0), -1)
+    return total
+
+
+def scatter_along(x, index, values, axis):
+    """``x`` with ``values`` at the places that ``index`` names along an axis; an index occurs once in a row."""
+    size = ops.shape(x)[axis]
+    chosen = ops.one_hot(index, size, axis=-1, dtype="bool")
+    values = ops.broadcast_to(ops.cast(values, x.dtype), ops.shape(index))
+    moved = ops.where(ops.moveaxis(chosen, axis, -2), ops.expand_dims(ops.moveaxis(values, axis, -1), -1), 0.0)
+    placed = ops.moveaxis(ops.sum(moved, axis=-2), -1, axis)
+    hit = ops.moveaxis(ops.any(ops.moveaxis(chosen, axis, -2), axis=-2), -1, axis)
+    return ops.where(hit, ops.cast(placed, x.dtype), x)
+
+
+def add_rows(x, index, values):
+    """``x`` with every row of ``values`` added to the row that ``index`` names."""
+    index = ops.where(index < 0, index + ops.shape(x)[0], index)
+    return x + ops.segment_sum(values, index, num_segments=ops.shape(x)[0])
+
+
+def windows(x, axis, size, step):
+    """Sliding windows along an axis, with their places as a new last axis."""
+    count = (ops.shape(x)[axis] - size) // step + 1
+    index = ops.expand_dims(ops.arange(count) * step, 1) + ops.expand_dims(ops.arange(size), 0)
+    return ops.moveaxis(ops.take(x, index, axis=axis), axis + 1, -1)
+
+
+def complex_product(first, second):
+    """The product of complex numbers, each a real and an imaginary part."""
+    return first[0] * second[0] - first[1] * second[1], first[0] * second[1] + first[1] * second[0]
+
+
+def conjugate(x):
+    """The conjugate of complex numbers, a real and an imaginary part."""
+    return x[0], -x[1]
+
+
+def max_pool(x, window, strides, padding, ceil=False):
+    """Maximum pooling of an image with channels last, as in PyTorch."""
+    pads = [(0, 0)]
+    for size, width, stride, pad in zip(ops.shape(x)[1:-1], window, strides, padding, strict=True):
+        count = -((size + 2 * pad - width) // -stride) if ceil else (size + 2 * pad - width) // stride
+        # The last window begins within the input or its padding before it.
+        count -= ceil and count * stride >= size + pad
+        pads.append((pad, max(count * stride + width - size - pad, 0)))
+    return ops.max_pool(ops.pad(x, [*pads, (0, 0)], constant_values=-math.inf), window, strides)

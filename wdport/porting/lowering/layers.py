@@ -1,0 +1,253 @@
+"""Lower a call of a layer, or of the function of PyTorch that computes the same, to layers of Keras."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from wdport.mapping.kinds import FUNCTIONS, KINDS, MODULES
+from wdport.mapping.kinds.kind import Atom, Counterpart, KerasCall, TorchCall
+from wdport.porting.functions import bound, canonical
+from wdport.porting.graph import Node, TensorSource, TracedTensor
+from wdport.porting.lowering.graph_lowering import GraphLowering
+from wdport.porting.lowering.keras_graph import KerasValue, Order, Placed, channels_last, identity
+from wdport.porting.lowering.rules import LAYER, LAYER_RULES, RULES, NotLoweredError, Rule, lowers
+from wdport.porting.outline.axes import image, named
+from wdport.porting.outline.counterparts import LAYERS, function_settings
+
+
+@lowers(LAYER)
+def lower_layer(lowering: GraphLowering, node: Node, _: dict[str, Any]) -> Any:
+    """Lower one call of a module that counts as a layer."""
+    module = node.module
+    assert module is not None
+    name, tensors = module.torch, node.inputs
+    if not tensors:
+        raise NotLoweredError(f"{name or module.type} is called without a tensor")
+    if changes := [note for note in module.notes if "row reads" not in note]:
+        raise NotLoweredError("; ".join(changes))
+    if any(weight.endswith("_orig") for weight in module.parameters):
+        raise NotLoweredError("a hook computes its weight: fold it first")
+    if name in LAYER_RULES:
+        return LAYER_RULES[name](lowering, node)
+    if name not in LAYERS:
+        raise NotLoweredError(f"{module.type} has no counterpart")
+    if name in _SAME_AS_FUNCTION and not module.parameters:
+        return RULES[_SAME_AS_FUNCTION[name]](lowering, node, {**module.settings, "input": tensors[0]})
+    tied = _tied(lowering, node) if name in ("Linear", "Embedding") else None
+    return tied or _called(lowering, node, name, module.settings, module.path)
+
+
+def _tied(lowering: GraphLowering, node: Node) -> Placed | None:
+    """A dense layer or an embedding whose weight is that of another layer, and which reads that layer's variable."""
+    module = node.module
+    assert module is not None
+    held = lowering.graph.tensors.get(f"{module.path}.weight".lstrip("."))
+    first = held.same_as if held is not None else ""
+    owner = lowering.graph.modules[first.rpartition(".")[0]].torch if first else ""
+    if owner not in ("Linear", "Embedding"):
+        return None
+    weight = lowering.alias(first, "embeddings" if owner == "Embedding" else "kernel")
+    if weight is None:
+        return None
+    # The kernel of a dense layer is transposed in Keras.
+    if (owner == "Embedding") == (module.torch == "Linear"):
+        weight = lowering.emit("ops.transpose", weight)
+    value, output = lowering.plain(node.inputs[0]), node.outputs[0]
+    if module.torch == "Embedding":
+        return lowering.placed(lowering.emit("ops.take", weight, value, axis=0), output)
+    result = lowering.emit("@", value, weight)
+    if "bias" in module.parameters:
+        name = f"{module.path}.bias".lstrip(".")
+        bias = TracedTensor(TensorSource("parameter", name), module.parameters["bias"], output.dtype)
+        result = lowering.emit("+", result, lowering.plain(bias))
+    return lowering.placed(result, output)
+
+
+def lower_function(lowering: GraphLowering, node: Node, arguments: Mapping[str, Any]) -> Any:
+    """Lower a function of ``torch.nn.functional`` that is equivalent to a layer, and has no weights or those of one
+    module."""
+    function = canonical(node.name)
+    name = FUNCTIONS[function].module
+    weights = [tensor for tensor in node.inputs[1:] if tensor.source.kind in ("parameter", "buffer")]
+    owners = {tensor.source.name.rpartition(".")[0] for tensor in weights}
+    names = {tensor.source.name.rpartition(".")[2] for tensor in weights}
+    owner = next(iter(owners), "")
+    if len(weights) != len(node.inputs) - 1 or len(owners) > 1 or not names <= _STANDARD:
+        raise NotLoweredError(f"{function} with weights that are computed")
+    if weights and (not owner or _is_shared(lowering, owner, names)):
+        raise NotLoweredError(f"{function} with weights that others read")
+    if "dropout" in function and arguments.get("training", function_settings(function, arguments).get("training")):
+        raise NotLoweredError(f"{function} that drops values in inference, too")
+    return _called(lowering, node, name, function_settings(function, arguments), owner)
+
+
+def _is_shared(lowering: GraphLowering, path: str, names: set[str]) -> bool:
+    """Whether a module is called itself, or has other weights than those of these names, or other calls read them."""
+    module = lowering.graph.modules[path]
+    if not {*module.parameters} <= names:
+        return True
+    readers = {(node.module.path if node.module is not None else canonical(node.name))
+               for node in lowering.graph.nodes if node.module is None or node.is_layer
+               if (node.module is not None and node.module.path == path and node.module.torch)
+               or any(tensor.source.name.rpartition(".")[0] == path and tensor.source.kind == "parameter"
+                      for tensor in node.inputs)}  # fmt: skip
+    return len(readers) > 1
+
+
+_STANDARD = frozenset({"weight", "bias", "running_mean", "running_var"})
+
+_SAME_AS_FUNCTION = {"Flatten": "flatten", "Unflatten": "unflatten", "PixelShuffle": "pixel_shuffle",
+                     "PixelUnshuffle": "pixel_unshuffle", "ChannelShuffle": "channel_shuffle"}  # fmt: skip
+
+
+def _called(lowering: GraphLowering, node: Node, name: str, settings: Mapping[str, Any], path: str) -> Any:
+    tensor, output = node.inputs[0], node.outputs[0]
+    placed, rule = lowering.place(tensor), MODULES[name].output
+    rank = len(tensor.shape)
+    if rule == "image" and (digit := re.search(r"(\d)d$", name)) and rank < int(digit[1]) + 1 + (not _is_norm(name)):
+        raise NotLoweredError(f"{name} of an input without a batch axis")
+    order = _order(rule, placed, rank, name)
+    axes = image(tensor.shape) if order == channels_last(rank) and rank > 2 else named(tensor.shape)
+    if rank > 2 and order == identity(rank) and rule != "image":
+        axes = tuple((atom,) for atom in named_atoms(tensor.shape))
+    used = frozenset(lowering.read.get(node.serial, {0}))
+    call = TorchCall(tensor.shape, axes, {}, used)
+    if name.startswith("Adaptive") and isinstance(sizes := settings.get("output_size"), tuple):
+        free = [axis for axis, size in enumerate(sizes, 2) if size is None and lowering.is_free(tensor, axis)]
+        if free:
+            raise NotLoweredError(f"{name} that keeps a size that is free")
+    if name in _COMPOSED and (settings.get("ceil_mode") or settings.get("size") is not None):
+        # The layer's arguments would depend on the size of the input.
+        return _OWN_RULES[_COMPOSED[name]](lowering, node, {**settings, "input": tensor})
+    counterpart = LAYERS[name](name, settings, call)
+    if not counterpart.calls:
+        composed = _COMPOSED.get(name)
+        if composed is not None:
+            return _OWN_RULES[composed](lowering, node, {**settings, "input": tensor})
+        raise NotLoweredError("; ".join(counterpart.notes) or f"{name} has no counterpart")
+    value = lowering.moved(placed, order)
+    if name == "Softmin":
+        value = lowering.emit("ops.negative", value)
+    if name == "Linear" and rank == 1:
+        # A Dense layer takes no vector.
+        value = lowering.emit("ops.expand_dims", value, 0)
+        return lowering.placed(lowering.emit("ops.squeeze", _chain(lowering, counterpart, value, path), 0), output)
+    value = _chain(lowering, counterpart, value, path)
+    out_rank = len(output.shape)
+    if rule == "image":
+        return lowering.placed(value, output, channels_last(out_rank))
+    if rule == "features":
+        return lowering.placed(value, output)
+    return lowering.placed(value, output, order)
+
+
+def _is_norm(name: str) -> bool:
+    return name.startswith("BatchNorm")
+
+
+def named_atoms(shape: Sequence[int]) -> list[Any]:
+    """Axes without any image among them."""
+    return [Atom(f"x{index}", size) for index, size in enumerate(shape)]
+
+
+def _order(rule: str, placed: Placed, rank: int, name: str) -> Order:
+    if rule == "image":
+        return channels_last(rank)
+    if rule == "features" or name in ("LayerNorm", "RMSNorm", "PReLU"):
+        return channels_last(rank) if name == "PReLU" else identity(rank)
+    # Value by value, or along an axis that the layer's argument names.
+    return placed.order if placed.order in (identity(rank), channels_last(rank)) else identity(rank)
+
+
+def _chain(lowering: GraphLowering, counterpart: Counterpart, value: KerasValue, path: str) -> KerasValue:
+    """The calls of a counterpart, one after the other; the last layer that has weights is the row's."""
+    layers = [call for call in counterpart.calls if call.name.startswith("layers.")]
+    weighted = [call for call in layers if not call.name.startswith(_WITHOUT_WEIGHTS)]
+    main = (weighted or layers or [counterpart.calls[-1]])[-1]
+    is_module = lowering.node.module is not None
+    for call in counterpart.calls:
+        if not call.name.startswith("layers."):
+            arguments = dict(call.arguments)
+            widths = (arguments.pop("pad_width"),) if "pad_width" in arguments else ()
+            value = lowering.emit(call.name, value, *widths, **arguments)
+            continue
+        if not is_module and call.name in _FUNCTIONS:
+            value = lowering.emit(_FUNCTIONS[call.name](call), value, **_arguments(call))
+            continue
+        is_own = call is main and (is_module or bool(path))
+        has_row = is_own and counterpart.kind in KINDS and bool(KINDS[counterpart.kind].parts)
+        has_layer = has_row and any(layer.torch == path and layer.kind for layer in lowering.result.layers.values())
+        place = path if call is main else f"{path}_{_word(call)}"
+        if has_row and not has_layer and any(one.rpartition(".")[0] == path for one in lowering.result.variables):
+            raise NotLoweredError(f"{path} is called after its weights were read")
+        value = lowering.layer(
+            call, value, torch=place or lowering.unnamed(call), kind=counterpart.kind if has_row else ""
+        )
+        if has_row and not has_layer:
+            step = lowering.result.steps[value.step]
+            lowering.result.rows.append({"torch": path, "keras": step.layer, "kind": counterpart.kind})
+    return value
+
+
+_FUNCTIONS: Mapping[str, Callable[[KerasCall], str]] = {
+    "layers.ReLU": lambda call: "ops.relu6" if call.arguments.get("max_value") else "ops.relu",
+    "layers.LeakyReLU": lambda _: "ops.leaky_relu",
+    "layers.ELU": lambda _: "ops.elu",
+    "layers.Softmax": lambda _: "ops.softmax",
+}
+"""Functions of Keras for the layers of activations that are functions in PyTorch too."""
+
+
+def _arguments(call: KerasCall) -> dict[str, Any]:
+    return {key: value for key, value in call.arguments.items() if key != "max_value"}
+
+
+def _word(call: KerasCall) -> str:
+    """What a layer next to the row's does."""
+    return "pad" if "Padding" in call.name else "crop" if "Cropping" in call.name else "layer"
+
+
+_WITHOUT_WEIGHTS = ("layers.ZeroPadding", "layers.Cropping")
+
+
+_COMPOSED = {"Upsample": "interpolate", "UpsamplingNearest2d": "interpolate", "UpsamplingBilinear2d": "interpolate",
+             **{f"{which}Pool{rank}d": f"{which.lower()}_pool{rank}d" for which in ("Avg", "Max")
+                for rank in (1, 2, 3)}}  # fmt: skip
+"""Functions whose rule lowers a module that Keras has no layer for."""
+
+_REGISTERED: set[str] = set()
+
+_OWN_RULES: dict[str, Rule] = {}
+"""Rules of functions that are no layer of Keras in every case."""
+
+
+def _as_layer_or_rule(name: str) -> Any:
+    other = RULES.get(name)
+    if other is not None:
+        _OWN_RULES[name] = other
+
+    def rule(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Any:
+        if node.module is not None and other is not None:
+            return other(lowering, node, arguments)
+        try:
+            return lower_function(lowering, node, arguments)
+        except NotLoweredError:
+            if other is None:
+                raise
+            return other(lowering, node, arguments)
+
+    return rule
+
+
+def register() -> None:
+    """Functions that are equivalent to a layer are lowered as the layer; where that is not possible, by their rule."""
+    for function in FUNCTIONS:
+        if function not in _REGISTERED:
+            RULES[function] = _as_layer_or_rule(function)
+            _REGISTERED.add(function)
+
+
+def function_arguments(node: Node) -> dict[str, Any]:
+    return bound(node)

@@ -1,0 +1,109 @@
+"""What a graph needs: the nodes that its outputs depend on, and the layout that the readers of a tensor want."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from wdport.mapping.kinds import FUNCTIONS, MODULES
+from wdport.porting.functions import canonical
+from wdport.porting.graph import Graph, Node, SizeExpression, TensorSource, TracedTensor, expressions_in
+
+
+def sizes_in(value: Any) -> Iterator[TensorSource]:
+    """The tensors whose sizes are read in nested arguments."""
+    for expression in expressions_in(value):
+        yield from _sources(expression)
+
+
+def _sources(expression: object) -> Iterator[TensorSource]:
+    if isinstance(expression, SizeExpression):
+        if expression.tensor is not None:
+            yield expression.tensor
+        for operand in expression.operands:
+            yield from _sources(operand)
+
+
+def is_image(node: Node) -> bool:
+    """Whether a layer or a function is given images, whose channels are last in Keras."""
+    if node.module is not None:
+        name = node.module.torch
+    else:
+        function = canonical(node.name)
+        name = FUNCTIONS[function].module if function in FUNCTIONS else ""
+        if function == "pad":
+            return False
+    return name in MODULES and MODULES[name].output == "image"
+
+
+_PASSING = frozenset((
+    "add", "sub", "mul", "div", "pow", "rsub", "rdiv", "cat", "reshape", "flatten", "permute", "transpose", "pad",
+    "maximum", "minimum", "clamp", "getitem", "chunk", "split", "neg", "exp", "log", "sqrt", "rsqrt", "abs", "where",
+    "to", "float", "unflatten", "movedim", "contiguous", "clone", "squeeze", "unsqueeze", "stack", "expand",
+))  # fmt: skip
+
+
+def passes_layout(node: Node) -> bool:
+    """Whether a node whose output is wanted with channels last should have its inputs so."""
+    if node.same is not None:
+        return True
+    if node.module is not None:
+        return node.module.torch in MODULES and MODULES[node.module.torch].output == ""
+    function = canonical(node.name)
+    elementwise = function in FUNCTIONS and MODULES[FUNCTIONS[function].module].output == ""
+    return function in _PASSING or elementwise
+
+
+def needed_nodes(graph: Graph) -> set[int]:
+    """The nodes that the model's outputs need, also for sizes."""
+    left = [tensor.source for tensor in graph.root.outputs]
+    serials: set[int] = set()
+    while left:
+        source = left.pop()
+        if source.kind == "node" and source.node not in serials:
+            serials.add(source.node)
+            node = graph.nodes[source.node]
+            left += [tensor.source for tensor in node.inputs]
+            left += [*sizes_in((node.args, dict(node.kwargs)))]
+            left += [node.base[0]] if node.base is not None else []
+    return serials
+
+
+def read_outputs(graph: Graph) -> dict[int, set[int]]:
+    """The indices of the outputs of each node that are read."""
+    read: dict[int, set[int]] = {}
+    listed = [tensor for node in graph.nodes if node.module is None or node.is_layer for tensor in node.inputs]
+    for tensor in (*listed, *graph.root.outputs):
+        if tensor.source.kind == "node":
+            read.setdefault(tensor.source.node, set()).add(tensor.source.index)
+    return read
+
+
+def channels_last_tensors(graph: Graph, needed: set[int]) -> set[TensorSource]:
+    """The tensors that a reader wants with channels last, found from the last node to the first."""
+    sources: set[TensorSource] = set()
+    for node in reversed(graph.nodes):
+        if node.serial not in needed or not (node.module is None or node.is_layer) or not node.outputs:
+            continue
+        tensor = next(iter(node.inputs), None)
+        if tensor is None or len(tensor.shape) < 3:
+            continue
+        if is_image(node) and tensor.source.kind != "parameter":
+            sources.add(tensor.source)
+        elif any(output.source in sources for output in node.outputs) and passes_layout(node):
+            rank = len(node.outputs[0].shape)
+            sources |= {operand.source for operand in node.inputs if len(operand.shape) >= min(rank, 3)}
+    return sources
+
+
+def asks_mask(graph: Graph, tensor: TracedTensor) -> bool:
+    """Whether a value depends on whole numbers alone, such as whether a mask hides anything."""
+    left, visited = [tensor], set()
+    while left:
+        current = left.pop()
+        if current.kind in ("float", "complex"):
+            return False
+        if current.source.kind == "node" and current.source not in visited:
+            visited.add(current.source)
+            left += graph.nodes[current.source.node].inputs
+    return tensor.kind == "bool"

@@ -1,0 +1,122 @@
+"""What two runs with inputs of other sizes tell: which axes have other sizes, and which numbers of a call differ in a
+way that no expression of sizes explains.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from wdport.porting.graph import Graph, Guard, Node, Size, SizeExpression, TensorSource, TracedTensor, mapped
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A call that the other run does in another way, by its serial; or all calls from there on."""
+
+    serial: int
+    why: str
+    onwards: bool = False
+
+
+class Sizes:
+    """Compares a graph with that of another run; without one, nothing is known."""
+
+    def __init__(self, graph: Graph, other: Graph | None) -> None:
+        self._other = other
+        differences = [] if other is None else [*_calls(graph, other), *_guards(graph, other)]
+        self._by_node = {one.serial: one.why for one in differences if not one.onwards}
+        self._onwards = min((one for one in differences if one.onwards), key=lambda one: one.serial, default=None)
+
+    def unexplained(self, node: Node | None = None) -> str:
+        """Why a call, or the end of the run, is not known for inputs of other sizes; "" if it is."""
+        if self._onwards is not None and (node is None or node.serial >= self._onwards.serial):
+            return self._onwards.why
+        return self._by_node.get(node.serial, "") if node is not None else ""
+
+    def is_free(self, tensor: TracedTensor, axis: int) -> bool:
+        """Whether an axis has another size in the other run."""
+        source = tensor.source
+        if self._other is None or source.kind not in ("input", "node"):
+            return False
+        if source.kind == "node" and source.node >= len(self._other.nodes):
+            return False
+        listed = self._other.root.inputs if source.kind == "input" else self._other.nodes[source.node].outputs
+        return any(twin.source == source and int(twin.shape[axis]) != int(tensor.shape[axis]) for twin in listed)
+
+
+def _guards(graph: Graph, other: Graph) -> Iterator[Difference]:
+    """Comparisons of sizes that have another result in the other run."""
+    outcomes = {(guard.size, guard.operator, guard.other): _outcome(guard) for guard in other.guards}
+    for guard in graph.guards:
+        if outcomes.get((guard.size, guard.operator, guard.other), _outcome(guard)) != _outcome(guard):
+            why = f"the code takes another way for other sizes: {guard.size} {_SYMBOLS[guard.operator]} {guard.other}"
+            yield Difference(_behind(guard.size), why, onwards=True)
+
+
+_SYMBOLS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+
+
+def _outcome(guard: Guard) -> bool:
+    return bool(getattr(operator, guard.operator)(guard.value, guard.other))
+
+
+def _behind(size: SizeExpression) -> int:
+    """The first node behind the tensors whose sizes are read."""
+    inner = [_behind(operand) for operand in size.operands if isinstance(operand, SizeExpression)]
+    return max([size.tensor.node + 1] if size.tensor is not None else inner, default=0)
+
+
+def _calls(graph: Graph, other: Graph) -> Iterator[Difference]:
+    other_calls = "the code makes other calls for inputs of other sizes"
+    changed = {TensorSource("constant", index=index)
+               for index, (one, two) in enumerate(zip(graph.constants, other.constants, strict=False))
+               if one.shape != two.shape or not np.array_equal(one, two, equal_nan=one.dtype.kind == "f")}  # fmt: skip
+    unchanged: dict[TensorSource, TensorSource] = {}
+    for node, twin in zip(graph.nodes, other.nodes, strict=False):
+        if node.name != twin.name or len(node.outputs) != len(twin.outputs):
+            yield Difference(node.serial, other_calls, onwards=True)
+            return
+        if node.same is not None or twin.same is not None:
+            unchanged[node.outputs[0].source] = node.inputs[0].source
+        if node.same is not None and twin.same is None:
+            yield Difference(node.serial, f"{node.name} changes nothing for these sizes alone", onwards=True)
+        leaves, others = (_leaves(call, unchanged) for call in (node, twin))
+        if node.module is None or node.is_layer:
+            pairs = list(zip(leaves, others, strict=False))
+            number = next((one for one, two in pairs if not _is_same(one, two)), None)
+            if len(leaves) != len(others) or any(not _is_same(one, two) for one, two in pairs):
+                text = f"{number!r}" if isinstance(number, (int, float)) else "an argument"
+                yield Difference(node.serial, f"{text} is another one for other sizes, and how is not seen")
+            elif any(tensor.source in changed for tensor in node.inputs):
+                yield Difference(node.serial, "reads a tensor that the code makes in another way for other sizes")
+    if len(graph.nodes) != len(other.nodes):
+        yield Difference(min(len(graph.nodes), len(other.nodes)), other_calls, onwards=True)
+
+
+def _leaves(node: Node, unchanged: dict[TensorSource, TensorSource]) -> list[Any]:
+    """The arguments of a call, one after the other; tensors by their source and rank."""
+    listed: list[Any] = []
+
+    def note(leaf: Any) -> None:
+        if isinstance(leaf, TracedTensor):
+            source = leaf.source
+            while source in unchanged:
+                source = unchanged[source]
+            leaf = source, len(leaf.shape)
+        listed.append(leaf)
+
+    mapped((node.args, dict(node.kwargs)), note)
+    return listed
+
+
+def _is_same(first: Any, second: Any) -> bool:
+    expressions = [leaf.expression if isinstance(leaf, Size) else None for leaf in (first, second)]
+    if None not in expressions:
+        return bool(expressions[0] == expressions[1])
+    # A number that is not a number is not equal to itself.
+    return bool(first == second) or (first != first and second != second)
