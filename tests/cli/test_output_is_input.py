@@ -32,6 +32,7 @@ WORDS = {
     "decode": ["v.keras", "latents.npz"],
     "export": ["a.keras"],
     "inspect": ["a.ckpt"],
+    "port": ["tests.user_model:small", "--checkpoint", "a.ckpt"],
     "map outline": ["a.ckpt", "--mapping", "t.yaml"],
     "map suggest": ["--keras-model", "tests.user_model:small", "--checkpoint", "a.ckpt"],
     "map check": ["t.yaml", "a.ckpt"],

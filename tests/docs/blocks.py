@@ -1,7 +1,8 @@
 """The fenced blocks of a page, with the marks that stand before them as HTML comments.
 
-``<!-- not run: REASON -->`` leaves a block out, ``<!-- full -->`` leaves it to `make parity`, and ``<!-- exit: N -->``
-names the exit code of its commands where it is not 0.
+``<!-- not run: REASON -->`` leaves a block out, ``<!-- full -->`` leaves it to `make parity`, ``<!-- exit: N -->``
+names the exit code of its commands where it is not 0, and ``<!-- written: FILE -->`` says that the block is a file that
+a command of the page wrote.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-MARK = re.compile(r"<!-- (not run|full|exit)(?:: (.+?))? -->")
+MARK = re.compile(r"<!-- (not run|full|exit|written)(?:: (.+?))? -->")
 FENCE = re.compile(r"^```(\S*)\s*$")
 
 
@@ -26,6 +27,7 @@ class Block:
     reason: str = ""
     full: bool = False
     code: int = 0
+    written: str = ""
 
     @property
     def where(self) -> str:
@@ -69,7 +71,7 @@ def parse(page: str, text: str) -> list[Block]:
             end = next(n for n in range(at + 1, len(lines)) if lines[n].strip() == "```")
             body = "".join(f"{line[indent:]}\n" for line in lines[at + 1 : end])
             found.append(Block(page, at + 2, fence[1], body, marks.get("not run", ""), "full" in marks,
-                               int(marks.get("exit", 0))))  # fmt: skip
+                               int(marks.get("exit", 0)), marks.get("written", "")))  # fmt: skip
             at, marks = end, {}
         elif mark := MARK.search(lines[at]):
             marks[mark[1]] = mark[2] or ""

@@ -73,6 +73,9 @@ def prepared(page: str, folder: Path, sources: Path | None = None, update: bool 
 
 def run(block: Block, on: Run) -> None:
     """Run one block; raises :class:`Fault`."""
+    if block.written:
+        compare_file(on, block)
+        return
     try:
         RUNNERS[block.language](on, block)
     except KeyError as error:
@@ -100,6 +103,15 @@ def compare(on: Run, command: Command, where: str, printed: Sequence[str]) -> No
     if not on.update or "..." in command.shown:
         raise Fault(f"{where}\n{fault}\n(python -m tests.docs --update {on.page} writes what the command prints)")
     on.updates[command.line] = list(printed)
+
+
+def compare_file(on: Run, block: Block) -> None:
+    """A file that a command wrote, whose text is the block's."""
+    text = Path(block.written).read_text(encoding="utf-8")
+    if on.update:
+        on.updates[block.line - 1] = text.splitlines()
+    elif text != block.text:
+        raise Fault(f"{block.where}: {block.written} is\n{text}\n(python -m tests.docs --update {on.page} writes it)")
 
 
 def execute(text: str, on: Run) -> tuple[int, str, str]:

@@ -38,6 +38,7 @@ from wdport.parity.recording_file import RecordingForm
 from wdport.parity.selftest.result import SelftestDocument
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.outline.result import OutlineDocument
+from wdport.porting.port_document import PortDocument
 from wdport.porting.suggest import SuggestionDocument
 from wdport.shared_types import given
 
@@ -132,6 +133,7 @@ DOCUMENTS: Final[Mapping[str, tuple[str, object]]] = {
     "export": ("Document of wdport export", ExportDocument),
     "verification": ("Document of wdport verify for an exported file", VerificationDocument),
     "suggestion": ("Document of wdport map suggest", SuggestionDocument),
+    "port": ("Document of wdport port", PortDocument),
     "outline": ("Document of wdport map outline", OutlineDocument),
     "check": ("Document of wdport map check", CheckDocument),
     "explanation": ("Document of wdport map explain", ExplanationDocument),

@@ -44,6 +44,7 @@ VERBS = {
     "decode": "Decode latents with a converted autoencoder.",
     "export": "Export a converted model as StableHLO, to run with only JAX, or as PyTorch tensors.",
     "inspect": "Show what is in a checkpoint or a converted model.",
+    "port": "Write the Keras model of a PyTorch model, with its table, and prove it.",
     "map": "Outline a PyTorch model; find, check, explain and compare mapping tables.",
     "selftest": "Measure which known faults verify detects in small models.",
 }

@@ -83,7 +83,7 @@ def command(request: SuggestRequest) -> int:
     start_jax_on_cpu()
     from wdport.porting.suggest import Models, loads_itself, prove, suggest, suggestion_document
 
-    models = Models(reference or "", model, request.inputs, _arguments(config), checkpoint)
+    models = Models(reference or "", model, request.inputs, read_arguments(config), checkpoint)
     if not reference:
         from wdport.porting.by_names import suggest_by_names
 
@@ -96,9 +96,9 @@ def command(request: SuggestRequest) -> int:
     with steps() as say, redirect_stdout(sys.stderr):
         suggestion = suggest(models, say)
         if not request.no_proof:
-            prove(suggestion, _verify)
+            prove(suggestion, verify_table)
             if checkpoint and suggestion.proved and not loads_itself(models):
-                prove(suggestion, _verify, checkpoint)
+                prove(suggestion, verify_table, checkpoint)
     if target is not None and suggestion.stop is None:
         write_text(target, suggestion.text())
     asked = target is None or not suggestion.proved
@@ -148,7 +148,7 @@ def _times(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*.py")) if path.is_file()}
 
 
-def _verify(table: Path, weights: Path, config: Path | None) -> Verdict:
+def verify_table(table: Path, weights: Path, config: Path | None, train: bool = False) -> Verdict:
     """Convert into a temporary file, and verify that."""
     from wdport.conversion.convert import convert
     from wdport.parity.verify import verify
@@ -156,10 +156,10 @@ def _verify(table: Path, weights: Path, config: Path | None) -> Verdict:
     with scratch_folder() as folder:
         converted = Path(folder, "converted.keras")
         convert(weights, converted, mapping=table, config=config)
-        return verify(weights, converted, mapping=table)
+        return verify(weights, converted, mapping=table, train=train)
 
 
-def _arguments(config: str | None) -> dict[str, object]:
+def read_arguments(config: str | None) -> dict[str, object]:
     if config is None:
         return {}
     from wdport.mapping.strict_yaml import read_yaml
@@ -174,39 +174,41 @@ def _text(suggestion: Suggestion, target: Path | None) -> Marked:
     runs = f"{counted(suggestion.passes, 'run')} of the Keras model, {suggestion.seconds:.1f} s"
     if suggestion.stop is not None:
         return joined(_stopped(suggestion, runs))
-    lines: list[str] = [f"found {suggestion.layers} layers in {runs}"]
-    if suggestion.verdict is not None:
-        differs = suggestion.verdict.exit_code == 1
-        lines.append(
-            marked("proved: verify finds the two models equal with other weights and inputs", "proved", "good")
-            if suggestion.proved
-            else _unproved("verify finds a difference" if differs else "verify could not compare everything")
-        )
-        for fault in [] if suggestion.proved else suggestion.verdict.faults[:3]:
-            fed = f", in what it feeds {fault.feeds}" if fault.feeds else ""
-            error = f"float64 error {fault.logic:.2g}"
-            if fault.logic <= suggestion.verdict.bound("logic"):
-                error = f"float32 error {fault.ratio:.2g} times PyTorch's"
-            lines.append(f"  {fault.candidate or 'the network itself'}{fed}: {error}")
-        failed = [finding for gate in suggestion.verdict.gates for finding in gate.findings if not finding.notice]
-        lines += [] if suggestion.verdict.faults else [f"  {finding}" for finding in failed[:1]]
-        missing = [gate for gate in suggestion.verdict.gates if not gate.complete]
-        for gate in missing[:2]:
-            lines.append(f"  {gate.title}: {gate.compared} of {gate.expected} compared")
-            lines += [f"    {finding}" for finding in gate.findings[:3]]
-    elif suggestion.failure:
-        lines.append(_unproved(suggestion.failure))
+    lines = [f"found {suggestion.layers} layers in {runs}", *outcome_lines(suggestion)]
     lines += [marked(f"doubt: {doubt}", "doubt:", "doubtful") for doubt in suggestion.doubts]
-    lines += _notes(suggestion)
+    lines += proof_notes(suggestion)
     lines.append(f"wrote {target}" if target is not None else f"\n{suggestion.text()}")
     return joined(lines)
+
+
+def outcome_lines(suggestion: Suggestion) -> list[Marked | str]:
+    """The outcome of the proof, with what differs or was not compared."""
+    if suggestion.verdict is None:
+        return [_unproved(suggestion.failure)] if suggestion.failure else []
+    if suggestion.proved:
+        return [marked("proved: verify finds the two models equal with other weights and inputs", "proved", "good")]
+    differs = suggestion.verdict.exit_code == 1
+    lines: list[Marked | str]
+    lines = [_unproved("verify finds a difference" if differs else "verify could not compare everything")]
+    for fault in suggestion.verdict.faults[:3]:
+        fed = f", in what it feeds {fault.feeds}" if fault.feeds else ""
+        error = f"float64 error {fault.logic:.2g}"
+        if fault.logic <= suggestion.verdict.bound("logic"):
+            error = f"float32 error {fault.ratio:.2g} times PyTorch's"
+        lines.append(f"  {fault.candidate or 'the network itself'}{fed}: {error}")
+    failed = [finding for gate in suggestion.verdict.gates for finding in gate.findings if not finding.notice]
+    lines += [] if suggestion.verdict.faults else [f"  {finding}" for finding in failed[:1]]
+    for gate in [gate for gate in suggestion.verdict.gates if not gate.complete][:2]:
+        lines.append(f"  {gate.title}: {gate.compared} of {gate.expected} compared")
+        lines += [f"    {finding}" for finding in gate.findings[:3]]
+    return lines
 
 
 def _unproved(reason: str) -> Marked:
     return marked(f"NOT proved: {reason}", "NOT proved", "bad")
 
 
-def _notes(suggestion: Suggestion) -> list[Marked]:
+def proof_notes(suggestion: Suggestion) -> list[Marked]:
     """What the search did not examine, and the preflight gate's notes on the proof as a whole, such as on numbers in
     the code that no size reached."""
     preflight = suggestion.verdict.gates[0].findings if suggestion.verdict is not None and suggestion.proved else ()
@@ -227,5 +229,5 @@ def _stopped(suggestion: Suggestion, runs: str) -> list[str]:
     lines.append(f"    {stop.what}")
     lines += [f"    {stop.wanted}"] if stop.wanted else []
     lines += [f"    probably: {cause}" for cause in stop.causes]
-    lines += _notes(suggestion)
+    lines += proof_notes(suggestion)
     return lines

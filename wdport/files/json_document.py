@@ -32,6 +32,7 @@ SCHEMAS: Final[Mapping[str, int]] = {
     "export": 1,
     "verification": 1,
     "suggestion": 1,
+    "port": 1,
     "outline": 1,
     "check": 1,
     "explanation": 1,

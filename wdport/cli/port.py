@@ -1,0 +1,120 @@
+"""`wdport port`: write the Keras model of a PyTorch model."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from wdport.cli.click_options import verb
+from wdport.cli.console import steps
+from wdport.cli.documents import give, require_document
+from wdport.cli.machine import require_torch, start_jax_on_cpu
+from wdport.cli.map_suggest import outcome_lines, proof_notes, read_arguments, verify_table
+from wdport.errors import InputError, MisfitError, UsageError
+from wdport.files.atomic import write_text
+from wdport.files.inputs import InputFiles
+from wdport.files.outputs import writable
+from wdport.options import FORCE, INPUTS, JSON, Operand, Option
+from wdport.text_marks import Marked, joined, marked
+
+if TYPE_CHECKING:
+    from wdport.porting.port import WrittenPort
+
+INCOMPLETE = 6
+"""Exit code if a step is not written, or not everything could be compared."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class PortRequest:
+    """The command's argument and options."""
+
+    target: Annotated[str, Operand(metavar="MODULE:FUNCTION")]
+    inputs: Annotated[tuple[str, ...], INPUTS] = ()
+    config: Annotated[str | None, Option("Arguments for the function (YAML).", files="table")] = None
+    checkpoint: Annotated[str | None, Option(
+        "Also convert this checkpoint, and prove the port with its weights.", files="checkpoint")] = None  # fmt: skip
+    output: Annotated[str | None, Option(
+        "Python file to write; the table and the weights are written beside it.  [default: MODULE_keras.py]",
+        files=(".py",))] = None  # fmt: skip
+    json_file: Annotated[str | None, JSON] = None
+    no_proof: Annotated[bool, Option("Skip verify; the port is then not proved.")] = False
+    force: Annotated[bool, FORCE] = False
+
+
+@verb("port", PortRequest, short_help="Write the Keras model of a PyTorch model, with its table, and prove it.")
+def command(request: PortRequest) -> int:
+    """Write the Keras source of the PyTorch model that MODULE:FUNCTION builds, and its mapping table.
+
+    The model is run on random inputs, and every step that it computes is written in Keras, in a class for every class
+    of the PyTorch model and with the names of its code. Then verify proves the port with random weights and, with
+    --checkpoint, with those of the checkpoint.
+    """
+    require_torch("wdport port")
+    if ":" not in request.target:
+        raise UsageError(request.target, "is not MODULE:FUNCTION", "write for example my_project.model:build")
+    read = InputFiles(checkpoint=request.checkpoint, config=request.config)
+    stem = f"{request.target.partition(':')[0].rpartition('.')[2]}_keras"
+    output = Path(request.output or f"{stem}.py")
+    if output.suffix != ".py" or not output.stem.isidentifier():
+        raise UsageError(output, "is not the name of a Python module", "name a file such as net_keras.py")
+    paths = [output, output.with_suffix(".yaml")]
+    paths += [output.with_name(f"{output.stem.removesuffix('_keras')}.keras")] if request.checkpoint else []
+    targets = [writable(path, read, request.force) for path in paths]
+    outputs = dict(zip(("-o", "the table", "the weights"), (target.path for target in targets), strict=False))
+    document = require_document(request.json_file, read, outputs, request.force)
+    if request.checkpoint and not Path(request.checkpoint).exists():
+        raise InputError(request.checkpoint, "no such file", "check the path")
+    start_jax_on_cpu()
+    from wdport.porting.port import prove_port, write_port
+    from wdport.porting.port_document import port_document
+
+    with steps() as say, redirect_stdout(sys.stderr):
+        tell = say or (lambda _: None)
+        tell("writing the port")
+        arguments = read_arguments(request.config)
+        port = write_port(request.target, request.inputs, output.stem, arguments, request.checkpoint)
+        if port.written and not request.no_proof:
+            tell("proving it")
+            prove_port(port, partial(verify_table, train=not port.notes), request.checkpoint)
+        if port.written:
+            write_text(targets[0], port.source)
+            write_text(targets[1], port.table)
+            if request.checkpoint:
+                _convert(request.checkpoint, paths)
+    give("port", lambda: port_document(port, [str(path) for path in paths]), document,
+         lambda: _text(port, paths, request.checkpoint), asked=not port.proved)  # fmt: skip
+    if not port.written:
+        return INCOMPLETE
+    if port.proved or request.no_proof:
+        return 0
+    return port.verdict.exit_code if port.verdict is not None else MisfitError.exit_code
+
+
+def _convert(checkpoint: str, targets: list[Path]) -> None:
+    from wdport.conversion.convert import convert
+
+    sys.path.insert(0, str(targets[0].parent))
+    convert(checkpoint, targets[2], mapping=targets[1], force=True)
+
+
+def _text(port: WrittenPort, targets: list[Path], checkpoint: str | None) -> Marked:
+    if not port.written:
+        return joined([f"not written: {port.missing}"])
+    size = (
+        f"{port.classes} {'class' if port.classes == 1 else 'classes'}, {port.lines} lines (torch: {port.torch_lines})"
+    )
+    lines: list[Marked | str] = [
+        f"wrote {targets[0]}  {size}: {port.steps} of {port.steps} steps",
+        f"wrote {targets[1]}  the table",
+    ]
+    lines += [f"wrote {targets[2]}  the weights of {checkpoint}"] if len(targets) > 2 else []
+    if port.suggestion is not None:
+        lines += [*outcome_lines(port.suggestion), *proof_notes(port.suggestion)]
+    lines += [marked(f"note: {note}", "note:", "note") for note in port.notes]
+    if port.verdict is None and not port.failure:
+        lines.append(marked("not proved: verify was skipped", "not proved", "doubtful"))
+    return joined(lines)

@@ -1,0 +1,608 @@
+"""The statements of a module's call."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from wdport.porting.graph import CodePlace, Slice
+from wdport.porting.lowering.keras_graph import (
+    FloatDtype,
+    Indices,
+    KerasSize,
+    KerasStep,
+    KerasValue,
+    Placed,
+)
+from wdport.porting.source.code import ATOM, LEVELS, UNARY, Code, binary, call, constant, listed, text
+from wdport.porting.source.names import AssignedNames, allowed, caller_of, target_of
+from wdport.porting.source.scopes import Scope, Scopes, step_values, values_in
+
+
+class NotWrittenError(Exception):
+    """A step has no source; the message says why."""
+
+
+@dataclass
+class Statement:
+    """``names = code``; a return without names."""
+
+    names: tuple[str, ...]
+    code: Code
+    returns: bool = False
+    unpacks: bool = False
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        if self.returns:
+            return ("return ", *self.code.parts)
+        return (f"{', '.join(self.names)} = ", *self.code.parts)
+
+
+@dataclass
+class Body:
+    """The call of one instance: the names of its parameters, and its statements."""
+
+    parameters: tuple[str, ...]
+    statements: list[Statement] = field(default_factory=list)
+    helpers: set[str] = field(default_factory=set)
+    elements: dict[str, str] = field(default_factory=dict)
+    """What the author calls an element of a list of layers in a loop, by the list."""
+
+
+MOST_NUMBERS = 16
+"""Numbers of a constant that are written out."""
+
+
+class BodyWriter:
+    """Makes the statements of one scope. ``attributes`` are the expressions of layers, variables and inner modules."""
+
+    def __init__(self, scopes: Scopes, scope: Scope, attributes: Mapping[str, str], trained: Collection[str]) -> None:
+        self._trained = trained
+        self.scopes, self.scope, self.attributes = scopes, scope, attributes
+        self.names: dict[KerasValue, str] = {}
+        self._bound: dict[str, KerasValue] = {}
+        self._steps = {item.serial: item for item in scope.items if isinstance(item, KerasStep)}
+        self._calls = {value: item for item in scope.items if isinstance(item, Scope) for value in item.results}
+        self._uses = self._count()
+        self._given: set[KerasValue] = set()
+        self._final = self._final_steps()
+        self._last: dict[KerasValue, int] = {}
+        self.body = Body(())
+
+    def write(self) -> Body:
+        chosen = self._chosen()
+        self._last = self._last_uses(chosen)
+        self._bind_parameters()
+        for position, item in enumerate(self.scope.items):
+            if item_key(item) in chosen:
+                self._write(item, position)
+        results = [self._expression(value) for value in self.scope.results]
+        if not results:
+            raise NotWrittenError(f"{self.scope.path or 'the model'} returns nothing that is used")
+        code = results[0] if len(results) == 1 else Code(listed(results).parts[1:-1])
+        self.body.statements.append(Statement((), code, returns=True))
+        return self.body
+
+    def _count(self) -> dict[KerasValue, int]:
+        counts: dict[KerasValue, int] = {}
+        for item in self.scope.items:
+            values = step_values(item) if isinstance(item, KerasStep) else item.parameters
+            for value in values:
+                counts[value] = counts.get(value, 0) + 1
+        for value in self.scope.results:
+            counts[value] = counts.get(value, 0) + 1
+        return counts
+
+    def _final_steps(self) -> dict[int, int]:
+        """The nodes whose output a step is, by the step."""
+        final: dict[int, int] = {}
+        for node in self.scopes.graph.nodes:
+            if node.module is not None and not node.is_layer:
+                continue
+            for tensor in node.outputs:
+                placed = self.scopes.places.get(tensor.source)
+                if placed is not None and placed.value.kind == "step":
+                    final.setdefault(placed.value.step, node.serial)
+        return final
+
+    def _target(self, item: KerasStep | Scope) -> AssignedNames:
+        if isinstance(item, Scope):
+            return target_of(item.node.place)
+        node = self._final.get(item.serial)
+        return target_of(self.scopes.graph.nodes[node].place) if node is not None else AssignedNames()
+
+    def _chosen(self) -> set[object]:
+        """The items that become statements: the others are written where they are used."""
+        chosen: set[object] = set()
+        depths: dict[KerasValue, int] = {}
+        sized = {value.tensor for item in self.scope.items if isinstance(item, KerasStep)
+                 for value in _sizes(item) if value.tensor is not None}  # fmt: skip
+        for item in self.scope.items:
+            results = self._results(item)
+            uses = sum(self._uses.get(value, 0) for value in results)
+            returned = len(self.scope.results) == 1 and results == [self.scope.results[0]] and uses == 1
+            named = bool(self._target(item).names) and not returned
+            is_named = uses > 1 or len(results) > 1 or any(value in sized for value in results)
+            depth = 1 + max((depths.get(value, 0) for value in self._read(item)), default=0)
+            is_named |= depth > DEEPEST and not returned and _is_call(item)
+            is_named |= self._is_in_chain(item) and not returned
+            if (named and uses) or is_named or (isinstance(item, Scope) and not results):
+                chosen.add(item_key(item))
+                depth = 0
+            depths.update(dict.fromkeys(results, depth if _is_call(item) else max(depth - 1, 0)))
+        return chosen
+
+    def _element(self, item: KerasStep | Scope) -> tuple[str, int] | None:
+        """The list and the index of a layer that is called, if it is in a list."""
+        path = item.path if isinstance(item, Scope) else item.layer
+        match = _ELEMENT.fullmatch(self.attributes.get(path, "")) if path else None
+        return (match.group(1), int(match.group(2))) if match is not None else None
+
+    def _is_in_chain(self, item: KerasStep | Scope) -> bool:
+        """Whether only the next element of the same list reads the output of an element."""
+        element, results = self._element(item), self._results(item)
+        if element is None or len(results) != 1:
+            return False
+        readers = [other for other in self.scope.items if results[0] in self._read(other)]
+        after = self._element(readers[0]) if len(readers) == 1 else None
+        before = [
+            self._element(other) for other in self.scope.items if set(self._results(other)) & set(self._read(item))
+        ]
+        return after == (element[0], element[1] + 1) or (element[0], element[1] - 1) in before
+
+    def _read(self, item: KerasStep | Scope) -> list[KerasValue]:
+        return list(step_values(item)) if isinstance(item, KerasStep) else item.parameters
+
+    def _results(self, item: KerasStep | Scope) -> list[KerasValue]:
+        """The values of an item that are used."""
+        if isinstance(item, Scope):
+            return list(item.results)
+        values = [value for value in self._uses if value.kind == "step" and value.step == item.serial]
+        return sorted(values, key=lambda value: -1 if value.index is None else value.index)
+
+    def _last_uses(self, chosen: set[object]) -> dict[KerasValue, int]:
+        """The position of the last statement that reads a value, also through expressions inside it."""
+        last: dict[KerasValue, int] = {}
+        end = len(self.scope.items)
+
+        def read(value: KerasValue, position: int) -> None:
+            maker: KerasStep | Scope | None = self._calls.get(value)
+            if maker is None and value.kind == "step":
+                maker = self._steps.get(value.step)
+            last[value] = max(last.get(value, -1), position)
+            if maker is not None and item_key(maker) not in chosen:
+                for inner in step_values(maker) if isinstance(maker, KerasStep) else maker.parameters:
+                    read(inner, position)
+
+        for position, item in enumerate(self.scope.items):
+            if item_key(item) in chosen:
+                for value in step_values(item) if isinstance(item, KerasStep) else item.parameters:
+                    read(value, position)
+        for value in self.scope.results:
+            read(value, end)
+        return last
+
+    def _bind_parameters(self) -> None:
+        stated = self.scopes.argument_names(self.scope)
+        names = []
+        for value in self.scope.parameters:
+            name = stated.get(value) or self._outer_name(value)
+            names.append(self._bind(value, allowed(name, _RESERVED), -1))
+        self.body.parameters = tuple(names)
+        for value in self.scope.parameters:
+            self._name_sizes(value)
+
+    def _outer_name(self, value: KerasValue) -> str:
+        if value.kind == "variable":
+            return self.scopes.path_of(value).rpartition(".")[2]
+        return value.name or "x"
+
+    def _bind(self, value: KerasValue, name: str, position: int) -> str:
+        """Give a value a name that no value has that is still read."""
+        candidate, count = name, 1
+        while candidate in self._kept or (
+            candidate in self._bound and self._bound[candidate] != value and self._alive(candidate, position)
+        ):
+            count += 1
+            candidate = f"{name}{'_' if name[-1].isdigit() else ''}{count}"
+        self._bound[candidate] = value
+        self.names[value] = candidate
+        return candidate
+
+    def _alive(self, name: str, position: int) -> bool:
+        return self._last.get(self._bound[name], -1) > position
+
+    @property
+    def _kept(self) -> set[str]:
+        return {name for names in self._size_names.values() for name in names.values()}
+
+    @property
+    def _size_names(self) -> dict[KerasValue, dict[int, str]]:
+        if not hasattr(self, "_sizes_by_value"):
+            self._sizes_by_value: dict[KerasValue, dict[int, str]] = {}
+        return self._sizes_by_value
+
+    def _write(self, item: KerasStep | Scope, position: int) -> None:
+        results, target = self._results(item), self._target(item)
+        code = self._call(item) if isinstance(item, Scope) else self._step(item)
+        indexed = isinstance(item, KerasStep) and any(value.index is not None for value in results)
+        if len(results) <= 1 and not indexed:
+            value = results[0]
+            usual = self._noun(item)
+            name = target.names[0] if len(target.names) == 1 else self._later_name(value) or usual
+            bound = self._bind(value, allowed(name, _RESERVED), position)
+            self.body.statements.append(Statement((bound,), code))
+            self._name_sizes(value)
+            return
+        if isinstance(item, Scope):
+            names = target.names if len(target.names) == len(results) else ()
+            bound_names = []
+            for index, value in enumerate(results):
+                name = names[index] if names else self.scopes_name(item, value, index)
+                bound_names.append(self._bind(value, allowed(name, _RESERVED), position))
+            self.body.statements.append(Statement(tuple(bound_names), code, unpacks=True))
+            for value in results:
+                self._name_sizes(value)
+            return
+        count = self._outputs(item)
+        if count and all(value.index is not None for value in results):
+            by_index = {value.index: value for value in results}
+            bound_names = []
+            for index in range(count):
+                if index not in by_index:
+                    bound_names.append("_")
+                    continue
+                name = target.names[index] if len(target.names) == count else self._part_noun(item, index)
+                bound_names.append(self._bind(by_index[index], allowed(name, _RESERVED), position))
+            self.body.statements.append(Statement(tuple(bound_names), code, unpacks=True))
+            for value in results:
+                self._name_sizes(value)
+            return
+        several = KerasValue("step", step=item.serial)
+        name = target.names[0] if len(target.names) == 1 else self._noun(item)
+        bound = self._bind(several, allowed(name, _RESERVED), position)
+        self._last[several] = max(self._last.get(value, -1) for value in results)
+        self.body.statements.append(Statement((bound,), code))
+        for value in results:
+            if value.index is not None:
+                self.names[value] = f"{bound}[{value.index}]"
+
+    def scopes_name(self, item: Scope, value: KerasValue, index: int) -> str:
+        return f"{item.path.rpartition('.')[2] or 'output'}_{index}"
+
+    def _later_name(self, value: KerasValue) -> str:
+        """The name of what is computed from a value, as far as each is read once."""
+        for _ in range(20):
+            readers = [item for item in self.scope.items if value in self._read(item)]
+            if len(readers) != 1:
+                return ""
+            names = self._target(readers[0]).names
+            if names:
+                return names[0] if len(names) == 1 else ""
+            results = self._results(readers[0])
+            if len(results) != 1:
+                return ""
+            value = results[0]
+        return ""
+
+    def _outputs(self, item: KerasStep) -> int:
+        """The number of outputs of a step that returns several."""
+        if item.call == "ops.split":
+            return item.args[1] if isinstance(item.args[1], int) else len(item.args[1]) + 1
+        if item.call == "ops.unstack":
+            return int(item.args[1])
+        if item.call == "ops.meshgrid":
+            return len(item.args)
+        if item.call == "layer":
+            return 2 if "return_attention_scores" in item.kwargs else 0
+        return 2 if item.call in ("ops.top_k", "helpers.packed_attention") else 0
+
+    def _noun(self, item: KerasStep | Scope) -> str:
+        """What a value is called whose author gave it no name."""
+        if isinstance(item, Scope):
+            return "x"
+        if item.call == "layer":
+            return "x"
+        return _NOUNS.get(item.call, item.call.rpartition(".")[2] if "." in item.call else "x")
+
+    def _part_noun(self, item: KerasStep, index: int) -> str:
+        return f"{_NOUNS.get(item.call, 'part')}_{index}" if item.call != "ops.split" else f"part_{index}"
+
+    def _name_sizes(self, value: KerasValue) -> None:
+        """Read the sizes of a tensor that are used, as soon as it has a name."""
+        axes = sorted({size.axis for item in self.scope.items if isinstance(item, KerasStep)
+                       for size in _sizes(item) if size.tensor == value})  # fmt: skip
+        if not axes or value not in self.names or value in self._size_names:
+            return
+        rank = self._rank(value)
+        usual = _AXES.get(rank, ())
+        names: dict[int, str] = {}
+        for axis in axes:
+            name, count = usual[axis] if axis < len(usual) else f"n{axis}", 1
+            used = {*self._bound, *self._kept, *names.values()}
+            candidate = name
+            while candidate in used:
+                count += 1
+                candidate = f"{name}{count}"
+            names[axis] = candidate
+        self._size_names[value] = names
+        shape = f"ops.shape({self.names[value]})"
+        if len(axes) == 1 or not rank:
+            for axis in axes:
+                self.body.statements.append(Statement((names[axis],), text(f"{shape}[{axis}]")))
+        else:
+            listed_names = tuple(names.get(axis, "_") for axis in range(rank))
+            self.body.statements.append(Statement(listed_names, text(shape), unpacks=True))
+
+    def _rank(self, value: KerasValue) -> int:
+        """The number of axes of a tensor; 0 if it is not known."""
+        return next((len(placed.shape) for placed in self._places() if placed.value == value), 0)
+
+    def _places(self) -> Sequence[Placed]:
+        return list(self.scopes.places.values())
+
+    # --- Expressions ---------------------------------------------------------------------------------------------
+
+    def _expression(self, value: KerasValue) -> Code:
+        if value in self.names:
+            return text(self.names[value])
+        if value.kind == "variable":
+            path = self.scopes.path_of(value)
+            if path not in self.attributes:
+                raise NotWrittenError(f"{path} is read outside of its module")
+            return text(self.attributes[path])
+        if value.kind == "constant":
+            return self._array(self.scopes.lowered.constants[value.step])
+        if value.kind == "step" and value.step in self._steps:
+            code = self._step(self._steps[value.step])
+            return code if value.index is None else Code((*code.inside(ATOM), f"[{value.index}]"))
+        if value in self._calls:
+            return self._call(self._calls[value])
+        raise NotWrittenError(f"{self.scope.path or 'the model'} reads a value of another module")
+
+    def _array(self, array: Any) -> Code:
+        if array.size > MOST_NUMBERS:
+            raise NotWrittenError(f"a constant of {array.size} numbers")
+        value = _nested(array.tolist())
+        if array.ndim == 0:
+            return constant(value)
+        dtype = "self.compute_dtype" if array.dtype.kind == "f" else f'"{_DTYPES.get(str(array.dtype), array.dtype)}"'
+        return Code(("ops.convert_to_tensor(", *constant(value).parts, f", dtype={dtype})"))
+
+    def _argument(self, value: Any, hint: str = "") -> Code:
+        if isinstance(value, KerasValue):
+            return self._expression(value)
+        if isinstance(value, KerasSize):
+            return self._size(value)
+        if isinstance(value, FloatDtype):
+            return text("self.compute_dtype")
+        if isinstance(value, tuple):
+            if not any(True for _ in values_in(value)) and not _has_dtype(value):
+                return constant(value, hint)
+            return listed([self._argument(item, hint) for item in value])
+        return constant(value, hint)
+
+    def _size(self, size: KerasSize) -> Code:
+        if size.tensor is not None:
+            names = self._size_names.get(size.tensor, {})
+            if size.axis in names:
+                return text(names[size.axis])
+            return Code(("ops.shape(", *self._expression(size.tensor).parts, f")[{size.axis}]"))
+        neutral = {"+": 0, "-": 0, "*": 1, "//": 1}.get(size.operator)
+        if len(size.operands) == 2 and isinstance(size.operands[1], int) and size.operands[1] == neutral:
+            return self._argument(size.operands[0])
+        operands = [self._argument(operand) for operand in size.operands]
+        if len(operands) == 1:
+            return Code(("-", *operands[0].inside(ATOM)), UNARY)
+        if size.operator == "int*":
+            return call("int", [binary("*", *operands)])
+        return binary(size.operator, *operands)
+
+    def _index(self, item: Any) -> Code:
+        if isinstance(item, Slice):
+            start = None if isinstance(item.start, int) and item.start == 0 else item.start
+            limits = [() if limit is None else self._argument(limit).parts for limit in (start, item.stop)]
+            step = (":", *self._argument(item.step).parts) if item.step is not None else ()
+            return Code((*limits[0], ":", *limits[1], *step))
+        return self._argument(item)
+
+    def _step(self, step: KerasStep) -> Code:
+        if step.call == "layer":
+            layer = self.scopes.lowered.layers[step.layer]
+            if step.layer not in self.attributes:
+                raise NotWrittenError(f"{layer.torch} is called outside of its module")
+            self._note_element(self.attributes[step.layer], self.scopes.graph.nodes[step.node].place)
+            named = [(key, self._argument(value, key)) for key, value in step.kwargs.items()]
+            args = [self._argument(value) for value in step.args]
+            return call(self.attributes[step.layer], args, named + self._training(step.layer))
+        if step.call == "index":
+            items = [self._index(item) for item in step.args[1].items]
+            inner = listed(items).parts[1:-1] if len(items) != 1 else items[0].parts
+            return Code((*self._expression(step.args[0]).inside(ATOM), "[", *inner, "]"))
+        if step.call in LEVELS:
+            return binary(step.call, *(self._argument(value) for value in step.args))
+        if step.call == "ops.negative":
+            return Code(("-", *self._argument(step.args[0]).inside(ATOM)), UNARY)
+        name = step.call
+        if name.startswith("helpers."):
+            name = name.removeprefix("helpers.")
+            self.body.helpers.add(name)
+        elif name.startswith("activations."):
+            name = f"keras.{name}"
+        args = [self._argument(value) for value in step.args]
+        return call(name, args, [(key, self._argument(value, key)) for key, value in step.kwargs.items()])
+
+    def _note_element(self, expression: str, place: CodePlace | None) -> None:
+        match = _ELEMENT.fullmatch(expression)
+        if match is not None and (name := caller_of(place)):
+            self.body.elements.setdefault(match.group(1), allowed(name, _RESERVED))
+
+    def _call(self, scope: Scope) -> Code:
+        if scope.path not in self.attributes:
+            raise NotWrittenError(f"{scope.path} is called outside of its module")
+        self._note_element(self.attributes[scope.path], scope.node.place)
+        # Keras's layers are called with a tensor; a module that is given none is only a method here.
+        function = self.attributes[scope.path] if scope.parameters else f"{self.attributes[scope.path]}.call"
+        return call(function, [self._expression(value) for value in scope.parameters], self._training(scope.path))
+
+    def _training(self, name: str) -> list[tuple[str, Code]]:
+        return [("training", text("training"))] if name in self._trained else []
+
+
+def _is_call(item: KerasStep | Scope) -> bool:
+    return isinstance(item, Scope) or item.call == "layer"
+
+
+def item_key(item: KerasStep | Scope) -> object:
+    return ("step", item.serial) if isinstance(item, KerasStep) else ("scope", item.node.serial)
+
+
+def _sizes(step: KerasStep) -> list[KerasSize]:
+    sizes: list[KerasSize] = []
+
+    def visit(value: Any) -> None:
+        if isinstance(value, KerasSize):
+            if value.tensor is not None:
+                sizes.append(value)
+            visit(value.operands)
+        elif isinstance(value, Indices):
+            visit(value.items)
+        elif isinstance(value, Slice):
+            visit((value.start, value.stop, value.step))
+        elif isinstance(value, Mapping):
+            visit(tuple(value.values()))
+        elif isinstance(value, (tuple, list)):
+            for item in value:
+                visit(item)
+
+    visit((step.args, dict(step.kwargs)))
+    return sizes
+
+
+def _has_dtype(value: Any) -> bool:
+    return isinstance(value, FloatDtype) or (isinstance(value, tuple) and any(map(_has_dtype, value)))
+
+
+def _nested(value: Any) -> Any:
+    return [_nested(item) for item in value] if isinstance(value, list) else value
+
+
+DEEPEST = 3
+"""Calls of layers that are written inside each other."""
+
+
+def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> list[Any]:
+    """Statements, with repetitions over the elements of a list as ``("for", names, lists, statements)``."""
+    folded: list[Any] = []
+    position = 0
+    while position < len(statements):
+        best: tuple[int, int] = (1, 1)
+        for period in range(1, min(12, (len(statements) - position) // 2) + 1):
+            times = _repetitions(statements, position, period)
+            if times * period > best[0] * best[1] and times > 1:
+                best = (period, times)
+        period, times = best
+        chunk = statements[position : position + period]
+        if times > 1:
+            folded.append(_loop(chunk, times, elements))
+        else:
+            carried = _carried(statements, position)
+            if carried:
+                first, times = carried
+                folded += [first, _loop([statements[position + 1]], times, elements)]
+            else:
+                folded += chunk
+        position += period * times
+    return folded
+
+
+def _loop(
+    chunk: Sequence[Statement], times: int, elements: Mapping[str, str]
+) -> tuple[str, dict[str, str], int, list[Statement]]:
+    """A loop over lists, with the name of an element of each."""
+    lists = dict.fromkeys(name for one in chunk for name, _ in _elements(one))
+    used = {name for one in chunk for name in one.names}
+    names: dict[str, str] = {}
+    for name in lists:
+        element = elements.get(name) or "layer"
+        while element in used:
+            element = f"{element}_layer"
+        used.add(element)
+        names[name] = element
+    return "for", names, times, [_in_loop(one, names) for one in chunk]
+
+
+def _carried(statements: Sequence[Statement], position: int) -> tuple[Statement, int] | None:
+    """A loop whose first step reads another name than the others, as ``x = layer(x)`` for ``x = layers[0](tokens)``:
+    the assignment before it, and how often it is repeated."""
+    if position + 1 >= len(statements):
+        return None
+    first, second = statements[position], statements[position + 1]
+    if first.returns or len(first.names) != 1 or first.names != second.names:
+        return None
+    name, here, there = first.names[0], _elements(first), _elements(second)
+    if len(here) != 1 or len(there) != 1 or (here[0][1], there[0][1]) != (0, 1) or here[0][0] != there[0][0]:
+        return None
+    code = "".join(map(str, first.code.parts))
+    match = re.fullmatch(rf"{re.escape(here[0][0])}\[0\]\((\w+)(.*)\)", code)
+    if match is None or match.group(1) == name:
+        return None
+    if _alike(second) != f"{name} = {here[0][0]}[]({name}{match.group(2)})":
+        return None
+    times = 2
+    while position + times < len(statements):
+        one = statements[position + times]
+        if _alike(one) != _alike(second) or [index for _, index in _elements(one)] != [times]:
+            break
+        times += 1
+    return Statement((name,), text(match.group(1))), times
+
+
+_ELEMENT = re.compile(r"(self(?:\.\w+|\[\d+\])*?\.\w+)\[(\d+)\]")
+
+
+def _elements(statement: Statement) -> list[tuple[str, int]]:
+    source = "".join(map(str, statement.parts))
+    return [(match.group(1), int(match.group(2))) for match in _ELEMENT.finditer(source)]
+
+
+def _repetitions(statements: Sequence[Statement], position: int, period: int) -> int:
+    """How often the statements from here on are repeated with the next elements of the same lists."""
+    first = [_elements(one) for one in statements[position : position + period]]
+    if not any(first) or any(index != 0 for one in first for _, index in one):
+        return 1
+    texts = [_alike(one) for one in statements[position : position + period]]
+    times = 1
+    while position + (times + 1) * period <= len(statements):
+        chunk = statements[position + times * period : position + (times + 1) * period]
+        if [_alike(one) for one in chunk] != texts or any(
+            index != times for one in chunk for _, index in _elements(one)
+        ):
+            break
+        times += 1
+    return times
+
+
+def _alike(statement: Statement) -> str:
+    return _ELEMENT.sub(lambda match: f"{match.group(1)}[]", "".join(map(str, statement.parts)))
+
+
+def _in_loop(statement: Statement, names: Mapping[str, str]) -> Statement:
+    parts = tuple(_ELEMENT.sub(lambda match: names[match.group(1)], part) if isinstance(part, str) else part
+                  for part in statement.code.parts)  # fmt: skip
+    return Statement(statement.names, Code(parts, statement.code.level), statement.returns, statement.unpacks)
+
+
+_RESERVED = frozenset({"self", "ops", "layers", "keras", "math", "training", "input"})
+_AXES = {1: ("n",), 2: ("b", "t"), 3: ("b", "t", "c"), 4: ("b", "h", "w", "c"), 5: ("b", "d", "h", "w", "c")}
+_DTYPES = {"int64": "int32"}
+_NOUNS = {
+    "+": "total", "-": "difference", "*": "product", "/": "ratio", "@": "product", "**": "power", "ops.reshape": "x",
+    "ops.transpose": "x", "index": "part", "ops.concatenate": "joined", "ops.split": "part", "ops.unstack": "part",
+    "ops.take": "rows", "ops.where": "x", "ops.mean": "mean", "ops.sum": "total", "ops.softmax": "weights",
+    "helpers.attention": "attended", "ops.arange": "positions", "==": "equal", "ops.top_k": "top",
+    "ops.meshgrid": "grid",
+}  # fmt: skip

@@ -1,0 +1,199 @@
+"""The calls of modules as scopes: the steps of scope_, and the values that go in and out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from wdport.mapping.kinds.kind import KerasCall
+from wdport.porting.graph import Graph, Node, Slice, TracedTensor
+from wdport.porting.lowering.keras_graph import Indices, KerasGraph, KerasSize, KerasStep, KerasValue, Placed
+
+
+@dataclass(eq=False)
+class Scope:
+    """One call of a module that is a class of the port.
+
+    Attributes:
+        node: the node of the call.
+        path: the module's path.
+        items: steps, and the scopes of the modules that it calls, in order.
+        parameters: values that are made outside and used inside.
+        results: values that are made inside and used outside.
+    """
+
+    node: Node
+    path: str
+    parent: Scope | None
+    items: list[KerasStep | Scope] = field(default_factory=list)
+    parameters: list[KerasValue] = field(default_factory=list)
+    results: list[KerasValue] = field(default_factory=list)
+
+    def around(self) -> Iterator[Scope]:
+        """This scope, and those that it is in."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def walk(self) -> Iterator[Scope]:
+        """This scope and all inside it, the innermost first."""
+        for item in self.items:
+            if isinstance(item, Scope):
+                yield from item.walk()
+        yield self
+
+
+def values_in(value: Any) -> Iterator[KerasValue]:
+    """The values in nested arguments, also those whose sizes are read."""
+    if isinstance(value, KerasValue):
+        yield value
+    elif isinstance(value, KerasSize):
+        if value.tensor is not None:
+            yield value.tensor
+        yield from values_in(value.operands)
+    elif isinstance(value, Indices):
+        yield from values_in(value.items)
+    elif isinstance(value, Slice):
+        yield from values_in((value.start, value.stop, value.step))
+    elif isinstance(value, Mapping):
+        yield from values_in(tuple(value.values()))
+    elif isinstance(value, (tuple, list)):
+        for item in value:
+            yield from values_in(item)
+
+
+def step_values(step: KerasStep) -> Iterator[KerasValue]:
+    yield from values_in((step.args, dict(step.kwargs)))
+
+
+def owner_path(name: str) -> str:
+    """The path of the module that holds a tensor."""
+    return name.rpartition(".")[0]
+
+
+class Scopes:
+    """The scopes of a lowered graph; :attr:`root` is the model's."""
+
+    def __init__(self, graph: Graph, lowered: KerasGraph, places: Mapping[Any, Placed]) -> None:
+        self.graph, self.lowered, self.places = graph, lowered, places
+        self.by_serial: dict[int, Scope] = {}
+        self.root = self._scope(graph.root, None)
+        self.home: dict[int, Scope] = {}
+        self._fill()
+        self._cross()
+        self.trained = self._trained()
+
+    def _scope(self, node: Node, parent: Scope | None) -> Scope:
+        assert node.module is not None
+        return self.by_serial.setdefault(node.serial, Scope(node, node.module.path, parent))
+
+    def _of(self, serial: int) -> Scope:
+        """The scope of the call of a module."""
+        if serial in self.by_serial:
+            return self.by_serial[serial]
+        node = self.graph.nodes[serial]
+        parent = self._of(node.parent) if node.parent >= 0 else self.root
+        scope = self._scope(node, parent)
+        parent.items.append(scope)
+        return scope
+
+    def _fill(self) -> None:
+        for step in self.lowered.steps:
+            node = self.graph.nodes[step.node]
+            scope = self._of(node.parent) if node.parent >= 0 else self.root
+            scope.items.append(step)
+            self.home[step.serial] = scope
+
+    def _trained(self) -> set[str]:
+        """The names of layers, and the paths of modules, that compute something else in training."""
+        trained = {name for name, layer in self.lowered.layers.items() if differs_in_training(layer.call)}
+        for scope in self.root.walk():
+            names = {item.layer if isinstance(item, KerasStep) else item.path for item in scope.items}
+            if names & trained:
+                trained.add(scope.path)
+        return trained
+
+    def home_of(self, value: KerasValue) -> Scope:
+        """Where a value is made: a variable in the innermost call of the module that holds it."""
+        if value.kind == "step":
+            return self.home[value.step]
+        return self.root
+
+    def _cross(self) -> None:
+        """Find what goes in and out of every scope."""
+        for scope in self.root.walk():
+            for item in scope.items:
+                if isinstance(item, KerasStep):
+                    for value in step_values(item):
+                        self._use(value, scope)
+        for placed in self.lowered.outputs:
+            self._use(placed.value, self.root, leaves=True)
+        for scope in self.by_serial.values():
+            scope.results.sort(key=lambda value: self._rank(scope, value))
+
+    def _use(self, value: KerasValue, scope: Scope, leaves: bool = False) -> None:
+        if value.kind == "constant" or (value.kind == "variable" and self.is_below(value, scope)):
+            return
+        home = self.home_of(value)
+        chain = list(scope.around())
+        if value.kind == "variable":
+            home = next((scope_ for scope_ in chain if self.is_below(value, scope_)), self.root)
+        common = next(scope_ for scope_ in chain if scope_ in set_of(home))
+        for scope_ in chain[: chain.index(common)]:
+            if value not in scope_.parameters:
+                scope_.parameters.append(value)
+        below = list(home.around())
+        for scope_ in below[: below.index(common)]:
+            if value not in scope_.results:
+                scope_.results.append(value)
+        if leaves and value not in self.root.results:
+            self.root.results.append(value)
+
+    def is_below(self, value: KerasValue, scope: Scope) -> bool:
+        """Whether a variable belongs to the scope's module or to one inside it."""
+        path = owner_path(self.path_of(value))
+        return not scope.path or path == scope.path or path.startswith(f"{scope.path}.")
+
+    def path_of(self, value: KerasValue) -> str:
+        """The path of a variable in the PyTorch model."""
+        if value.name in self.lowered.aliases:
+            return self.lowered.aliases[value.name].path
+        return next(path for path, name in self.lowered.variables.items() if name == value.name)
+
+    def _rank(self, scope: Scope, value: KerasValue) -> tuple[int, int, int]:
+        """Results in the order of the module's outputs."""
+        outputs = [self.places[tensor.source].value for tensor in scope.node.outputs if tensor.source in self.places]
+        return outputs.index(value) if value in outputs else len(outputs), value.step, value.index or 0
+
+    def argument_names(self, scope: Scope) -> dict[KerasValue, str]:
+        """The names that the module's ``forward`` has for values."""
+        names: dict[KerasValue, str] = {}
+        for name, value in scope.node.kwargs.items():
+            for path, tensor in _paths(name, value):
+                if tensor.source in self.places:
+                    names.setdefault(self.places[tensor.source].value, path)
+        return names
+
+
+def differs_in_training(call: KerasCall) -> bool:
+    """Whether a layer drops values or uses the statistics of the batch in training."""
+    inner = call.arguments.get("layer")
+    dropping = bool(call.arguments.get("dropout")) or "Dropout" in call.name or "BatchNorm" in call.name
+    return dropping or (isinstance(inner, KerasCall) and differs_in_training(inner))
+
+
+def set_of(scope: Scope) -> list[Scope]:
+    return list(scope.around())
+
+
+def _paths(name: str, value: object) -> Iterator[tuple[str, TracedTensor]]:
+    if isinstance(value, TracedTensor):
+        yield name, value
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _paths(f"{name}_{key}", item)
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _paths(f"{name}_{index}", item)
