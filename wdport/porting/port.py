@@ -20,6 +20,7 @@ from wdport.recorder import Input
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
+    from wdport.porting.graph import Graph
     from wdport.porting.source.write import PortSource
 
 Say = Callable[[str], None]
@@ -32,6 +33,7 @@ BATCH_NORM = (
     "gradients and training mode are not compared: Keras's BatchNormalization updates its moving variance with the "
     "variance of the batch, PyTorch with n / (n - 1) of it"
 )
+FROZEN = "parameters that do not require gradients are trained by the port; set trainable=False for their layers"
 PADDING = (
     "gradients and training mode are not compared: PyTorch gives the row padding_idx of an embedding no gradient, and "
     "Keras does"
@@ -190,11 +192,19 @@ def prove_port(port: WrittenPort, verify: Verify, checkpoint: str | None = None)
     port.verdict, port.failure, port.table = suggestion.verdict, suggestion.failure, suggestion.text()
 
 
+def _silent(graph: Graph) -> list[str]:
+    """The classes of modules that pass their input on in evaluation mode, such as stochastic depth."""
+    return [node.module.type for node in graph.nodes
+            if node.module is not None and not node.is_layer and node.outputs and node.serial != graph.root.serial
+            and all(inner.same is not None for inner in node.inside)
+            and {tensor.source for tensor in node.outputs} <= {tensor.source for tensor in node.inputs}]  # fmt: skip
+
+
 def _is_free(spec: Input, axis: str) -> bool:
     return axis == "b" or axis in spec.alone
 
 
-def _torch_lines(graph: Any) -> int:
+def _torch_lines(graph: Graph) -> int:
     """Lines of the classes of the PyTorch model whose code is called."""
     import inspect
 
@@ -210,15 +220,15 @@ def _torch_lines(graph: Any) -> int:
 
 def _table_inputs(declared: Sequence[Input], lowering: Any) -> tuple[str, ...]:
     """The inputs as a table states them, with the axes of the Keras model where their order is another."""
-    return tuple(_table_input(spec, lowering.result.inputs.get(spec.name)) for spec in declared)
+    used = {axis for spec in declared for axis in spec.axes}
+    return tuple(_table_input(spec, lowering.result.inputs.get(spec.name), used) for spec in declared)
 
 
-def _table_input(spec: Input, placed: Any) -> str:
+def _table_input(spec: Input, placed: Any, used: set[str]) -> str:
     order = placed.order if placed is not None else tuple(range(len(spec.axes)))
     plain = order == tuple(range(len(spec.axes)))
     words = []
     names = list(spec.axes)
-    used = set(names)
     for index, axis in enumerate(names):
         if axis.startswith("_") and not plain:
             names[index] = next(letter for letter in "cdhwtnefgijklmopqrsuvxyz" if letter not in used)

@@ -304,9 +304,11 @@ class _Tracer:
         output = args[0] if short == "__setitem__" else result
         inputs, tensors = list(traced_tensors(recorded)), recorder.tensors_of(output)
         if not tensors:
-            depending = [tensor for tensor in inputs if self._depends([tensor]) == "input"]
+            depending = [tensor for tensor in inputs if self._depends([tensor]) != "constant"]
             if short in _READS and depending:
-                self._reads[self._open[-1].name] = None
+                if any(self._depends([tensor]) == "input" for tensor in depending):
+                    self._reads[self._open[-1].name] = None
+                # A number that the code makes of a weight is another one for other weights.
                 self._value_reads.append(ValueRead(name, _place(), depending[0], len(self._nodes)))
             return
         in_place = short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))

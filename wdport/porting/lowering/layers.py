@@ -9,7 +9,7 @@ from typing import Any
 from wdport.mapping.kinds import FUNCTIONS, KINDS, MODULES
 from wdport.mapping.kinds.kind import Atom, Counterpart, KerasCall, TorchCall
 from wdport.porting.functions import bound, canonical
-from wdport.porting.graph import Node, TensorSource, TracedTensor
+from wdport.porting.graph import Node, TensorSource, TracedTensor, expressions_in
 from wdport.porting.lowering.graph_lowering import GraphLowering
 from wdport.porting.lowering.keras_graph import KerasValue, Order, Placed, channels_last, identity
 from wdport.porting.lowering.rules import LAYER, LAYER_RULES, RULES, NotLoweredError, Rule, lowers
@@ -78,6 +78,8 @@ def lower_function(lowering: GraphLowering, node: Node, arguments: Mapping[str, 
         raise NotLoweredError(f"{function} with weights that are computed")
     if weights and (not owner or _is_shared(lowering, owner, names)):
         raise NotLoweredError(f"{function} with weights that others read")
+    if "pool" in function and any(True for _ in expressions_in({**arguments, "input": None})):
+        raise NotLoweredError(f"{function} whose window is computed from sizes")
     if "dropout" in function and arguments.get("training", function_settings(function, arguments).get("training")):
         raise NotLoweredError(f"{function} that drops values in inference, too")
     return _called(lowering, node, name, function_settings(function, arguments), owner)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from wdport.mapping.kinds.kind import KerasCall, TorchCall
+from wdport.mapping.kinds.kind import KerasCall, TorchCall, layer
 from wdport.porting.graph import Node, TracedTensor, traced_tensors
 from wdport.porting.lowering.graph_lowering import GraphLowering
 from wdport.porting.lowering.keras_graph import Indices, KerasLayer, KerasValue, Placed
@@ -47,6 +47,11 @@ def _recurrent(lowering: GraphLowering, node: Node) -> list[Placed]:
         if starts:
             rows = [2 * index, 2 * index + 1] if both else [index]
             initial["initial_state"] = tuple(_row(lowering, start, row) for row in rows for start in starts)
+        rate = float(settings.get("dropout") or 0.0)
+        if index and rate:
+            # PyTorch drops what a layer passes on to the next one.
+            drop = layer("Dropout", {"rate": rate})
+            value = lowering.layer(drop, value, torch=f"{module.path}_drop{index}".lstrip("."))
         result = lowering.emit("layer", value, layer=name, **initial)
         value = KerasValue("step", step=result.step, index=0) if keep else result
         count = (2 if lstm else 1) * (2 if both else 1)
@@ -58,7 +63,7 @@ def _recurrent(lowering: GraphLowering, node: Node) -> list[Placed]:
     for which in range(len(node.outputs) - 1):
         if keep:
             step = 2 if lstm else 1
-            parts = [state for layer in states for state in layer[which::step]]
+            parts = [state for after in states for state in after[which::step]]
             stacked = lowering.emit("ops.stack", tuple(parts), axis=0)
             outputs.append(lowering.placed(stacked, node.outputs[1 + which]))
     return outputs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from wdport.porting.functions import canonical
-from wdport.porting.graph import Node, Slice, numbers
+from wdport.porting.graph import Node, Slice, expressions_in, numbers
 from wdport.porting.lowering.graph_lowering import GraphLowering
 from wdport.porting.lowering.keras_graph import (
     Indices,
@@ -90,6 +90,8 @@ def _largest(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> 
 
 
 def _several(value: Any, rank: int) -> tuple[int, ...]:
+    if any(True for _ in expressions_in(value)):
+        raise NotLoweredError("a window that is computed from sizes")
     listed = tuple(map(int, value)) if isinstance(value, tuple) else (int(value),)
     return listed * rank if len(listed) == 1 else listed
 

@@ -20,8 +20,10 @@ from wdport.porting.source.classes import Class, Instances, condition
 from wdport.porting.source.code import Literal
 from wdport.porting.source.scopes import Scopes
 
-RESERVED = frozenset(name for owner in (keras.Model, keras.layers.Layer) for name in dir(owner))
-"""Attributes that Keras's classes have already."""
+RESERVED = frozenset((
+    *dir(keras.Model), *vars(keras.Model()), *vars(keras.layers.Layer()), "loss", "optimizer", "name", "dtype",
+))  # fmt: skip
+"""Attributes that Keras's classes have already, or get from ``compile``."""
 
 
 @dataclass(frozen=True)
