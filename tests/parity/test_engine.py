@@ -35,7 +35,7 @@ def prove_suggestion() -> object:
         Models(f"{places}:Attended", f"{places}:attended", (f"ids: b n={edges.LENGTH}, below {edges.WORDS}",))
     )
     assert found.stop is None
-    prove(found, map_suggest._verify)
+    prove(found, map_suggest.verify_table)
     return found.verdict
 
 

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 from wdport import recorder
 from wdport.compare.reference import translated
 from wdport.errors import MisfitError, UsageError
-from wdport.files.atomic import scratch_folder
+from wdport.files.atomic import scratch_folder, write_text
+from wdport.files.outputs import writable
 from wdport.porting.suggest import Models, Suggestion, Verify, prove
 from wdport.porting.torch_run import SEED, fill
 from wdport.porting.writing import fold, sections
@@ -179,7 +180,7 @@ def prove_port(port: WrittenPort, verify: Verify, checkpoint: str | None = None)
     assert suggestion is not None
     name = suggestion.models.model.partition(":")[0]
     with scratch_folder() as folder:
-        Path(folder, f"{name}.py").write_text(port.source, encoding="utf-8")
+        write_text(writable(Path(folder, f"{name}.py")), port.source)
         sys.path.insert(0, str(folder))
         sys.modules.pop(name, None)
         importlib.invalidate_caches()
