@@ -15,6 +15,13 @@ RESULTS: dict[str, Situation] = {
     "layers as the model": Situation(lambda: nn.Sequential(nn.Conv2d(4, 5, 3), nn.ReLU()), (IMAGE,)),
     "an LSTM of two equal layers": net(
         lambda m, x: m.rnn(x)[0], SEQUENCE, rnn=lambda: nn.LSTM(8, 8, 2, batch_first=True)),
+    "a window of the size of the image": net(lambda m, x: F.avg_pool2d(x, x.shape[2:]), IMAGE, hole="sizes"),
+    "a window of the length": net(lambda m, x: F.max_pool1d(x.mT, x.size(1)), SEQUENCE, hole="sizes"),
+    "a size of a pooling from a size": net(
+        lambda m, x: F.adaptive_avg_pool1d(x.mT, x.size(1) // 2), SEQUENCE, hole="sizes"),
+    "a number made of a weight": net(lambda m, x: x * m.s.exp().item(), s=parameter(), hole="value"),
+    "dropout between layers": net(
+        lambda m, x: m.rnn(x)[0], SEQUENCE, rnn=lambda: nn.GRU(8, 6, 3, batch_first=True, dropout=0.5)),
     "rounded decimals": net(lambda m, x: x.round(decimals=1), hole="arguments"),
     "rounded halves": net(lambda m, x: (x * 4).round() / 4 + (x.round() + 0.5).round()),
     "scatter that adds": net(lambda m, x: x.scatter(1, x.argsort(1) // 2, x, reduce="add"), hole="reduce"),

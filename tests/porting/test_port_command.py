@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
@@ -49,12 +51,21 @@ class Narrow(Net):
         return self.head(x if x.shape[1] > 5 else x.relu())
 
 
+class Named(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.loss, self.optimizer, self.name, self.layers = (nn.Linear(6, 6) for _ in range(4))
+
+    def forward(self, x):
+        return self.layers(self.name(self.optimizer(self.loss(x))))
+
+
 class Raising(Net):
     def forward(self, x):
         raise ValueError("not today")
 
 
-build, far, narrow, raising = Net, Far, Narrow, Raising
+build, far, narrow, raising, names = Net, Far, Narrow, Raising, Named
 
 
 def sized(classes):
@@ -184,3 +195,13 @@ def test_a_step_without_a_counterpart(folder: Path, cli: Cli) -> None:
 def test_what_cannot_be_written(folder: Path, refused: Refused, words: list[str], code: int, message: str) -> None:
     refused("port", *words, code=code, says=f"error: {message}")
     assert [path.name for path in folder.iterdir() if path.is_file()] == ["net.py"]
+
+
+def test_names_that_keras_and_compile_use_are_others_in_the_port(folder: Path, cli: Cli) -> None:
+    cli("port", "net:names", "--input", "x: b t=4..7 6", "-o", "named.py", "--no-proof")
+    model = importlib.import_module("named").build()
+    model.compile("sgd", loss="mse")
+    x = np.ones((2, 4, 6), "float32")
+    before = model.predict(x, verbose=0)
+    model.fit(x, x, verbose=0)
+    assert not np.allclose(model.predict(x, verbose=0), before)
