@@ -216,6 +216,7 @@ class GraphLowering:
     def _made_buffer(self, source: TensorSource) -> Placed:
         """A buffer that is not a variable: computed as the constructor does, or a constant."""
         key = (source.name, self.node.parent)
+        self.result.computed.add(source.name)
         if key not in self._buffers:
             before = len(self.result.steps)
             try:

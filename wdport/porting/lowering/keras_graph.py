@@ -119,6 +119,7 @@ class KerasGraph:
         layers: the layers by name.
         variables: names of the parameters and buffers that are read directly, by path in the PyTorch model.
         aliases: variables of layers that are read directly, by name.
+        computed: the paths of the buffers that the port computes, or has as constants.
         constants: arrays.
         inputs: the inputs, as they are placed.
         outputs: the outputs, as they are placed.
@@ -130,6 +131,7 @@ class KerasGraph:
     layers: dict[str, KerasLayer] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     aliases: dict[str, Alias] = field(default_factory=dict)
+    computed: set[str] = field(default_factory=set)
     constants: list[Any] = field(default_factory=list)
     inputs: dict[str, Placed] = field(default_factory=dict)
     outputs: list[Placed] = field(default_factory=list)

@@ -26,6 +26,9 @@ RESERVED = frozenset((
 """Attributes that Keras's classes have already, or get from ``compile``."""
 
 
+UNREAD = "inference does not read it"
+
+
 @dataclass(frozen=True)
 class InputShape:
     """An input of the port: its name, its shape in Keras's layout with ``None`` for free sizes, the sizes of the trace,
@@ -204,7 +207,8 @@ def rows_of(lowered: KerasGraph, graph: Graph, instances: Instances) -> list[Map
         if held.same_as and (held.same_as in covered or held.same_as.startswith(tuple(inside))):
             rows.append({"torch": name, "same_as": held.same_as})
         elif persistent:
-            rows.append({"torch": name, "drop": "inference does not read it"})
+            reason = "the port computes it, as the constructor does" if name in lowered.computed else UNREAD
+            rows.append({"torch": name, "drop": reason})
     return rows
 
 
