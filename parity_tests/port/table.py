@@ -190,7 +190,9 @@ def _lowered(entry: Entry, progress: Progress) -> Reference:
     arguments = arguments_of(entry, *TRACED)
     graph = trace(module, list(arguments), list(arguments.values()), is_layer)
     values = {source: tensor.detach().numpy() for source, tensor in replay(graph, module, arguments).items()}
-    reference = Reference(entry, module, graph, lower(graph, values, buffers))
+    sized = arguments_of(entry, *COMPARED[1])
+    other = trace(module, list(sized), list(sized.values()), is_layer)
+    reference = Reference(entry, module, graph, lower(graph, values, buffers, other))
     arguments = arguments_of(entry, *OTHER)
     again = outputs_of(graph, replay(graph, module, arguments))
     outputs = reference.run(arguments)
