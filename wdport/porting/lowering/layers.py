@@ -180,8 +180,11 @@ def _chain(lowering: GraphLowering, counterpart: Counterpart, value: KerasValue,
             continue
         is_own = call is main and (is_module or bool(path))
         has_row = is_own and counterpart.kind in KINDS and bool(KINDS[counterpart.kind].parts)
-        has_layer = has_row and any(layer.torch == path and layer.kind for layer in lowering.result.layers.values())
         place = path if call is main else f"{path}_{_word(call)}"
+        if call is main and path and not is_module:
+            # The module that calls the function is a class of the port, and the layer is its attribute.
+            place = f"{path}.{_snake_case(call)}"
+        has_layer = has_row and any(layer.torch == place and layer.kind for layer in lowering.result.layers.values())
         if has_row and not has_layer and any(one.rpartition(".")[0] == path for one in lowering.result.variables):
             raise NotLoweredError(f"{path} is called after its weights were read")
         value = lowering.layer(
@@ -204,6 +207,10 @@ _FUNCTIONS: Mapping[str, Callable[[KerasCall], str]] = {
 
 def _arguments(call: KerasCall) -> dict[str, Any]:
     return {key: value for key, value in call.arguments.items() if key != "max_value"}
+
+
+def _snake_case(call: KerasCall) -> str:
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.name.rpartition(".")[2]).lower()
 
 
 def _word(call: KerasCall) -> str:

@@ -327,7 +327,7 @@ class Instances:
             chain.append(owner.parts[current].expression)
             if owner.path == viewer:
                 return ".".join(["self", *reversed(chain)])
-            if not owner.path:
+            if not owner.path or owner.path == current:
                 return None
             current = owner.path
 

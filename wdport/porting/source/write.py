@@ -193,7 +193,7 @@ def rows_of(lowered: KerasGraph, graph: Graph, instances: Instances) -> list[Map
             if row["keras"].endswith("_<layer>"):
                 keras_path = f"{instances.keras_path(f'{torch}.0').removesuffix('/0')}/<layer>"
             else:
-                keras_path = instances.keras_path(torch)
+                keras_path = instances.keras_path(lowered.layers[row["keras"]].torch)
             rows.append({"torch": torch, "keras": keras_path, "kind": row["kind"]})
             inside.append(f"{torch}." if torch else "")
         else:
