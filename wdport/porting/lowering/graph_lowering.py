@@ -6,7 +6,6 @@ input; everything else reads tensors in PyTorch's order. A transpose is written 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +27,7 @@ from wdport.porting.lowering.keras_graph import (
     Placed,
     channels_last,
     identity,
+    word_of,
 )
 from wdport.porting.lowering.needs import asks_mask, channels_last_tensors, needed_nodes, read_outputs, sizes_in
 from wdport.porting.lowering.rules import COMPLEX, LAYER, RANDOM, RULES, NotLoweredError
@@ -296,7 +296,7 @@ class GraphLowering:
     def unnamed(self, call: KerasCall) -> str:
         """A place for a layer that is a function in PyTorch: the module that calls it, and the layer's class."""
         owner = self.graph.nodes[self.node.parent].module if self.node.parent >= 0 else None
-        word = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.name.rpartition(".")[2]).lower()
+        word = word_of(call)
         count = self._counts[self.node.parent, word] = self._counts.get((self.node.parent, word), 0) + 1
         return f"{owner.path if owner else ''}.{word}{count if count > 1 else ''}".lstrip(".")
 

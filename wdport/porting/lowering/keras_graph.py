@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -150,3 +151,8 @@ def channels_last(rank: int) -> Order:
 
 def inverse(order: Sequence[int]) -> Order:
     return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def word_of(call: KerasCall) -> str:
+    """A name for an attribute that holds a layer: its class in lower case with underscores."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.name.rpartition(".")[2]).lower()

@@ -11,7 +11,7 @@ from wdport.mapping.kinds.kind import Atom, Counterpart, KerasCall, TorchCall
 from wdport.porting.functions import bound, canonical
 from wdport.porting.graph import Node, TensorSource, TracedTensor, expressions_in
 from wdport.porting.lowering.graph_lowering import GraphLowering
-from wdport.porting.lowering.keras_graph import KerasValue, Order, Placed, channels_last, identity
+from wdport.porting.lowering.keras_graph import KerasValue, Order, Placed, channels_last, identity, word_of
 from wdport.porting.lowering.rules import LAYER, LAYER_RULES, RULES, NotLoweredError, Rule, lowers
 from wdport.porting.outline.axes import image, named
 from wdport.porting.outline.counterparts import LAYERS, function_settings
@@ -183,7 +183,7 @@ def _chain(lowering: GraphLowering, counterpart: Counterpart, value: KerasValue,
         place = path if call is main else f"{path}_{_word(call)}"
         if call is main and path and not is_module:
             # The module that calls the function is a class of the port, and the layer is its attribute.
-            place = f"{path}.{_snake_case(call)}"
+            place = f"{path}.{word_of(call)}"
         has_layer = has_row and any(layer.torch == place and layer.kind for layer in lowering.result.layers.values())
         if has_row and not has_layer and any(one.rpartition(".")[0] == path for one in lowering.result.variables):
             raise NotLoweredError(f"{path} is called after its weights were read")
@@ -207,10 +207,6 @@ _FUNCTIONS: Mapping[str, Callable[[KerasCall], str]] = {
 
 def _arguments(call: KerasCall) -> dict[str, Any]:
     return {key: value for key, value in call.arguments.items() if key != "max_value"}
-
-
-def _snake_case(call: KerasCall) -> str:
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.name.rpartition(".")[2]).lower()
 
 
 def _word(call: KerasCall) -> str:

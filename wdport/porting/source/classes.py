@@ -6,14 +6,13 @@ Constants that differ between instances become arguments of the constructor, wit
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from typing import Any
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.lowering.keras_graph import KerasStep
+from wdport.porting.lowering.keras_graph import KerasStep, word_of
 from wdport.porting.outline.counterparts import defaults
 from wdport.porting.settings import equal
 from wdport.porting.source.body import Body, BodyWriter, NotWrittenError, fold_loops
@@ -289,7 +288,7 @@ class Instances:
     def _own(self, path: str) -> str:
         """The attribute for a layer that a module itself is."""
         layer = next(layer for layer in self.lowered.layers.values() if layer.torch == path)
-        return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", layer.call.name.rpartition(".")[2]).lower()
+        return word_of(layer.call)
 
     def _attributes(self, owner: Instance, relative: Mapping[str, str]) -> None:
         lists: dict[str, list[tuple[int, str]]] = {}
