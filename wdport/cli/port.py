@@ -24,6 +24,9 @@ from wdport.text_marks import Marked, joined, marked
 if TYPE_CHECKING:
     from wdport.porting.port import WrittenPort
 
+UNEQUAL = 1
+"""Exit code if something that is written does not compute what PyTorch computes."""
+
 INCOMPLETE = 6
 """Exit code if a step is not written, or not everything could be compared."""
 
@@ -35,6 +38,9 @@ class PortRequest:
     target: Annotated[str, Operand(metavar="MODULE:FUNCTION")]
     inputs: Annotated[tuple[str, ...], INPUTS] = ()
     config: Annotated[str | None, Option("Arguments for the function (YAML).", files="table")] = None
+    module: Annotated[str | None, Option(
+        "Write only this part of the model, such as encoder.layers.0; --input states the inputs of the part.",
+        "PATH")] = None  # fmt: skip
     checkpoint: Annotated[str | None, Option(
         "Also convert this checkpoint, and prove the port with its weights.", files="checkpoint")] = None  # fmt: skip
     output: Annotated[str | None, Option(
@@ -56,8 +62,12 @@ def command(request: PortRequest) -> int:
     require_torch("wdport port")
     if ":" not in request.target:
         raise UsageError(request.target, "is not MODULE:FUNCTION", "write for example my_project.model:build")
+    if request.module and request.checkpoint:
+        raise UsageError("--checkpoint", "has the weights of the whole model", "leave out --module, or --checkpoint")
+    target = f"{request.target}/{request.module}" if request.module else request.target
     read = InputFiles(checkpoint=request.checkpoint, config=request.config)
-    stem = f"{request.target.partition(':')[0].rpartition('.')[2]}_keras"
+    names = [request.target.partition(":")[0].rpartition(".")[2], *(request.module or "").split("."), "keras"]
+    stem = "_".join(filter(None, names))
     output = Path(request.output or f"{stem}.py")
     if output.suffix != ".py" or not output.stem.isidentifier():
         raise UsageError(output, "is not the name of a Python module", "name a file such as net_keras.py")
@@ -76,18 +86,22 @@ def command(request: PortRequest) -> int:
         tell = say or (lambda _: None)
         tell("writing the port")
         arguments = read_arguments(request.config)
-        port = write_port(request.target, request.inputs, output.stem, arguments, request.checkpoint)
-        if port.written and not request.no_proof:
+        port = write_port(target, request.inputs, output.stem, arguments, request.checkpoint)
+        if port.missing:
+            del paths[2:]  # there is no model yet that could have weights
+        elif not request.no_proof:
             tell("proving it")
-            prove_port(port, partial(verify_table, train=not port.notes), request.checkpoint)
+            prove_port(port, partial(verify_table, train=port.trains, gradients=not port.trains), request.checkpoint)
         if port.written:
             write_text(targets[0], port.source)
             write_text(targets[1], port.table)
-            if request.checkpoint:
+            if request.checkpoint and not port.missing:
                 _convert(request.checkpoint, paths)
     give("port", lambda: port_document(port, [str(path) for path in paths]), document,
          lambda: _text(port, paths, request.checkpoint), asked=not port.proved)  # fmt: skip
-    if not port.written:
+    if port.differs:
+        return UNEQUAL
+    if port.missing:
         return INCOMPLETE
     if port.proved or request.no_proof:
         return 0
@@ -103,14 +117,24 @@ def _convert(checkpoint: str, targets: list[Path]) -> None:
 
 def _text(port: WrittenPort, targets: list[Path], checkpoint: str | None) -> Marked:
     if not port.written:
-        return joined([f"not written: {port.missing}"])
-    size = (
-        f"{port.classes} {'class' if port.classes == 1 else 'classes'}, {port.lines} lines (torch: {port.torch_lines})"
-    )
+        return joined([f"not written: {port.missing[0]}"])
+    torch = f" (torch: {port.torch_lines})" if port.torch_lines else ""
+    size = f"{port.classes} {'class' if port.classes == 1 else 'classes'}, {port.lines} lines{torch}"
+    stated = " ".join(f"--input '{one}'" for one in port.chosen)
     lines: list[Marked | str] = [
-        f"wrote {targets[0]}  {size}: {port.steps} of {port.steps} steps",
+        *([f"inputs {stated}"] if stated else []),
+        f"wrote {targets[0]}  {size}: {port.steps - sum(one.count for one in port.missing)} of {port.steps} steps",
         f"wrote {targets[1]}  the table",
     ]
+    if port.missing:
+        lines += [marked(f"to write: {one}", "to write:", "doubtful") for one in port.missing]
+        if port.differs:
+            lines.append(
+                marked(f"NOT equal: {port.differs} does not compute what PyTorch computes", "NOT equal", "bad")
+            )
+        else:
+            lines.append(marked("equal: every other step computes what PyTorch computes", "equal", "good"))
+        return joined(lines)
     lines += [f"wrote {targets[2]}  the weights of {checkpoint}"] if len(targets) > 2 else []
     if port.suggestion is not None:
         lines += [*outcome_lines(port.suggestion), *proof_notes(port.suggestion)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,44 +11,62 @@ from typing import Any
 
 import torch
 
-Arguments = Mapping[str, Any]
+from wdport.porting.arguments import ConstructorCall, remembering
+from wdport.porting.outline.steps import is_layer
+
+Modules = Mapping[int, tuple[torch.nn.Module, ConstructorCall]]
+"""The modules that were made, by their identity; a module that is kept alive keeps its identity."""
 
 
 @contextmanager
-def constructors() -> Iterator[list[tuple[torch.nn.Module, Arguments]]]:
-    """Inside, every module that is made is noted with the arguments of its class's ``__init__``, by name."""
-    modules: dict[int, tuple[torch.nn.Module, Arguments]] = {}
+def constructors() -> Iterator[Modules]:
+    """Inside, every module that is made is noted with its constructor.
+
+    The numbers among the arguments remember which they are, for the code of all classes but the layers of torch.
+    """
+    modules: dict[int, tuple[torch.nn.Module, ConstructorCall]] = {}
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
         if event != "call" or code.co_name != "__init__" or not code.co_argcount:
             return
-        part = frame.f_locals.get(code.co_varnames[0])
+        values = frame.f_locals
+        part = values.get(code.co_varnames[0])
         # The outermost constructor comes first: those that it calls are of base classes.
-        if isinstance(part, torch.nn.Module) and id(part) not in modules:
-            names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
-            modules[id(part)] = part, {name: frame.f_locals[name] for name in names if name in frame.f_locals}
+        if not isinstance(part, torch.nn.Module) or id(part) in modules:
+            return
+        names = [name for name in code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount] if name in values]
+        constructor = ConstructorCall({name: values[name] for name in names}, _defaults(type(part)))
+        modules[id(part)] = part, constructor
+        if not is_layer(type(part)):
+            # Python writes what a profiling function changes among the locals back to the frame.
+            values.update({name: constructor.remembered(name, values[name]) for name in names})
 
-    listed: list[tuple[torch.nn.Module, Arguments]] = []
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        yield listed
+        with remembering(lambda _, value: value):
+            yield modules
     finally:
-        sys.setprofile(before)
-        listed += modules.values()
+        sys.setprofile(before if callable(before) else None)
 
 
-def arguments_by_path(
-    module: torch.nn.Module, modules: list[tuple[torch.nn.Module, Arguments]]
-) -> dict[str, dict[str, Any]]:
-    """Numbers, texts and tuples of them among the constructor's arguments, also in a configuration object, by path."""
-    by_id = {id(part): arguments for part, arguments in modules}
-    return {path: dict(_plain(by_id[id(part)])) for path, part in module.named_modules() if id(part) in by_id}
+def _defaults(kind: type) -> dict[str, Any]:
+    try:
+        parameters = inspect.signature(kind.__init__).parameters.values()  # type: ignore[misc]
+    except (TypeError, ValueError):
+        return {}
+    return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
 
 
-def _plain(arguments: Arguments) -> Iterator[tuple[str, Any]]:
-    for name, value in arguments.items():
+def constructors_by_path(module: torch.nn.Module, modules: Modules) -> dict[str, ConstructorCall]:
+    """The constructors of the modules of a model, by path."""
+    return {path: modules[id(part)][1] for path, part in module.named_modules() if id(part) in modules}
+
+
+def stated_arguments(constructor: ConstructorCall) -> Iterator[tuple[str, Any]]:
+    """Numbers, texts and tuples of them among the arguments, also in a configuration object."""
+    for name, value in constructor.arguments.items():
         if isinstance(value, (bool, int, float, str)):
             yield name, value
         elif isinstance(value, (tuple, list)) and all(isinstance(item, (int, float)) for item in value):

@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 from wdport.mapping.kinds import FUNCTIONS
-from wdport.porting.graph import Node, Slice, TracedTensor, numbers, traced_tensors
+from wdport.porting.graph import Node, Slice, TracedTensor, expressions_in, numbers, traced_tensors
 
 _ALIASES: Mapping[str, str] = MappingProxyType({
     "truediv": "div", "divide": "div", "true_divide": "div", "rtruediv": "rdiv", "multiply": "mul", "rmul": "mul",
@@ -65,6 +65,11 @@ def canonical(name: str) -> str:
     elif tail.endswith("_") and not tail.startswith("_"):
         tail = tail.rstrip("_")
     return _ALIASES.get(tail, tail)
+
+
+def is_custom(name: str) -> bool:
+    """Whether a function is an operator of ``torch.ops``, whose name says nothing of what it computes."""
+    return name.startswith("torch.ops.")
 
 
 def bound(node: Node) -> dict[str, Any]:
@@ -127,6 +132,12 @@ _NEUTRAL: Mapping[str, float] = {
 """The number with which an arithmetic function does not change a tensor."""
 
 
+def _is_known(short: str, output: TracedTensor, arguments: object) -> bool:
+    """Whether the sizes of a reshape show that it does nothing: numbers, or sizes that are all different."""
+    sizes = [int(size) for size in output.shape if size != 1]
+    return len(set(sizes)) == len(sizes) or not (short.endswith("_as") or any(True for _ in expressions_in(arguments)))
+
+
 _SIXTEEN = ("float16", "bfloat16")
 
 
@@ -143,6 +154,8 @@ def is_identity(short: str, inputs: Sequence[TracedTensor], output: TracedTensor
         return isinstance(other, (int, float)) and not isinstance(other, bool) and other == _NEUTRAL[short]
     if short == "pad" and isinstance(arguments, tuple):
         return not any(numbers([arguments[0][1:2], arguments[1].get("pad", ())]))
+    if short in ("view", "reshape", "view_as", "reshape_as") and not _is_known(short, output, arguments):
+        return False
     # The shape is unchanged, as tested above, so these do nothing.
     if short in ("view", "reshape", "expand", "expand_as", "view_as", "flatten", "broadcast_to", "squeeze"):
         return bool(output.shape)

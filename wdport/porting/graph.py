@@ -6,16 +6,19 @@ A graph holds no module and no tensor, apart from the values of constants. It co
 
 from __future__ import annotations
 
-import operator
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
+from wdport.porting.arguments import ARITHMETIC, ArgumentNumber, remember_arithmetic
 from wdport.recorder import ComparedSize
 
 if TYPE_CHECKING:
     from wdport.model import Array
+
+STOCHASTIC_DEPTH = "StochasticDepth"
+"""The class of :attr:`TorchModule.torch` for any module that drops whole samples in training."""
 
 Depends = Literal["constant", "parameter", "input"]
 """What a value depends on: constants in the code, weights and buffers, or the model's inputs; the last one applies."""
@@ -37,7 +40,7 @@ class SizeExpression:
     """How an integer was computed from sizes: ``size`` of a tensor's axis, or an operator of two operands."""
 
     operator: str
-    operands: tuple[SizeExpression | int, ...] = ()
+    operands: tuple[SizeExpression | float, ...] = ()
     tensor: TensorSource | None = None
     axis: int = 0
 
@@ -83,47 +86,27 @@ class Size(ComparedSize):
         if self.note is not None:
             self.note(name, self, other)
 
+    def _asked(self, name: str, other: object) -> Any:
+        """Whether the size is, or is not, a number; noted if the model's code asks."""
+        caller = str(sys._getframe(2).f_globals.get("__name__"))
+        is_number = isinstance(other, int) and not isinstance(other, (bool, ComparedSize))
+        if is_number and not caller.startswith(("torch.", "wdport.", "numpy")):
+            self.compared(name, int(other))  # type: ignore[call-overload]
+        return getattr(int, f"__{name}__")(self, other)
+
+    def __eq__(self, other: object) -> Any:
+        return self._asked("eq", other)
+
+    def __ne__(self, other: object) -> Any:
+        return self._asked("ne", other)
+
+    def __bool__(self) -> bool:
+        return bool(self._asked("ne", 0))
+
+    __hash__ = int.__hash__
+
     def _computed(self, name: str, other: object, swapped: bool = False) -> Any:
-        if not isinstance(other, int) or isinstance(other, bool):
-            return NotImplemented
-        function, symbol = _ARITHMETIC[name]
-        operands = (self, other) if not swapped else (other, self)
-        value = function(*map(int, operands))
-        if self.expression is None:
-            return value
-        expressions = tuple(getattr(operand, "expression", None) or int(operand) for operand in operands)
-        return Size(value, "", SizeExpression(symbol, expressions), self.note)
-
-    def __add__(self, other: Any) -> Any:
-        return self._computed("add", other)
-
-    def __radd__(self, other: Any) -> Any:
-        return self._computed("add", other, swapped=True)
-
-    def __sub__(self, other: Any) -> Any:
-        return self._computed("sub", other)
-
-    def __rsub__(self, other: Any) -> Any:
-        return self._computed("sub", other, swapped=True)
-
-    def __mul__(self, other: Any) -> Any:
-        # A tuple or a list is repeated.
-        return self._computed("mul", other) if isinstance(other, int) else int(self) * other
-
-    def __rmul__(self, other: Any) -> Any:
-        return self._computed("mul", other, swapped=True) if isinstance(other, int) else other * int(self)
-
-    def __floordiv__(self, other: Any) -> Any:
-        return self._computed("floordiv", other)
-
-    def __rfloordiv__(self, other: Any) -> Any:
-        return self._computed("floordiv", other, swapped=True)
-
-    def __mod__(self, other: Any) -> Any:
-        return self._computed("mod", other)
-
-    def __rmod__(self, other: Any) -> Any:
-        return self._computed("mod", other, swapped=True)
+        return _computed(self, name, other, swapped, self.note)
 
     def __neg__(self) -> Any:
         if self.expression is None:
@@ -131,10 +114,58 @@ class Size(ComparedSize):
         return Size(-int(self), "", SizeExpression("-", (self.expression,)), self.note)
 
 
-_ARITHMETIC: Mapping[str, tuple[Callable[[int, int], int], str]] = MappingProxyType({
-    "add": (operator.add, "+"), "sub": (operator.sub, "-"), "mul": (operator.mul, "*"),
-    "floordiv": (operator.floordiv, "//"), "mod": (operator.mod, "%"),
-})  # fmt: skip
+class SizeFloat(float):
+    """A floating-point number that was computed from sizes."""
+
+    expression: SizeExpression
+
+    def _computed(self, name: str, other: object, swapped: bool = False) -> Any:
+        return _computed(self, name, other, swapped, None)
+
+
+remember_arithmetic(Size, SizeFloat)
+
+
+def _computed(
+    size: Size | SizeFloat, name: str, other: object, swapped: bool,
+    note: Callable[[str, Size, int], None] | None,
+) -> Any:  # fmt: skip
+    """The result of an operator, which is a size as well."""
+    if not isinstance(other, (int, float)) or isinstance(other, bool):
+        return NotImplemented
+    function, symbol = ARITHMETIC[name]
+    operands = (size, other) if not swapped else (other, size)
+    value = function(*(int(number) if isinstance(number, int) else float(number) for number in operands))
+    if size.expression is None or isinstance(value, complex):
+        return value
+    return of_size(value, SizeExpression(symbol, tuple(map(_operand, operands))), note)
+
+
+def of_size(
+    value: float, expression: SizeExpression, note: Callable[[str, Size, int], None] | None = None
+) -> Size | SizeFloat:
+    """A number that was computed from sizes."""
+    if isinstance(value, int):
+        return Size(value, "", expression, note)
+    number = SizeFloat(value)
+    number.expression = expression
+    return number
+
+
+def _operand(number: Any) -> SizeExpression | float:
+    """What an expression has of a number: a size by its expression, an argument of a constructor as it is."""
+    expression = getattr(number, "expression", None)
+    if isinstance(expression, SizeExpression):
+        return expression
+    if isinstance(number, ArgumentNumber):
+        return number  # type: ignore[return-value]
+    return int(number) if isinstance(number, int) else float(number)
+
+
+def size_root(number: Any, value: float) -> Any:
+    """``math.sqrt`` of a number, which is computed from sizes if the number is."""
+    expression = getattr(number, "expression", None)
+    return value if expression is None else of_size(value, SizeExpression("math.sqrt", (expression,)))
 
 
 @dataclass(frozen=True)
@@ -185,6 +216,7 @@ class TorchModule:
         parameters: the shapes of its own parameters, by name.
         buffers: those of its own buffers that are in the state_dict.
         notes: facts about its weights that its settings do not show.
+        flags: its attributes that are true or false.
     """
 
     path: str
@@ -194,16 +226,19 @@ class TorchModule:
     parameters: Mapping[str, tuple[int, ...]]
     buffers: Mapping[str, tuple[int, ...]]
     notes: tuple[str, ...] = ()
+    flags: Mapping[str, bool] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class HeldTensor:
-    """A parameter or a buffer by path; ``same_as`` is the first path of the same tensor, if it has several."""
+    """A parameter or a buffer by path; ``same_as`` is the first path of the same tensor, if it has several, and
+    ``trained`` whether it gets a gradient."""
 
     kind: Literal["parameter", "buffer"]
     shape: tuple[int, ...]
     dtype: str
     same_as: str = ""
+    trained: bool = True
 
 
 @dataclass
@@ -247,6 +282,13 @@ class Node:
     around: list[str] = field(default_factory=list)
 
     @property
+    def detaches(self) -> bool:
+        """Whether it keeps gradients from what it returns unchanged."""
+        return (
+            self.name.rpartition(".")[2] == "detach" and self.depends != "constant" and self.inputs[0].kind == "float"
+        )
+
+    @property
     def inputs(self) -> list[TracedTensor]:
         return list(traced_tensors([*self.args, *self.kwargs.values()]))
 
@@ -285,6 +327,7 @@ class Graph:
         constants: values of the tensors that the code made outside of any function that was seen.
         guards: the comparisons of sizes.
         value_reads: what Python code reads of tensors that depend on the inputs.
+        returned: the outputs as they are nested in tuples and dictionaries, by their places in those of ``root``.
     """
 
     root: Node
@@ -295,6 +338,7 @@ class Graph:
     constants: Sequence[Array]
     guards: tuple[Guard, ...] = ()
     value_reads: tuple[ValueRead, ...] = ()
+    returned: object = None
 
     def readers(self) -> dict[TensorSource, list[Node]]:
         """The readers of each tensor: functions and layers, not the enclosing modules."""
@@ -306,8 +350,9 @@ class Graph:
         return readers
 
 
-def with_sources(graph: Graph) -> Graph:
-    """The graph in which the readers of a tensor that a node returns unchanged read the node's input."""
+def with_sources(graph: Graph, gradients: bool = False) -> Graph:
+    """The graph in which the readers of a tensor that a node returns unchanged read the node's input; with
+    ``gradients``, unless it keeps them from it."""
     sources: dict[TensorSource, TensorSource] = {}
 
     def first(value: object) -> object:
@@ -316,7 +361,7 @@ def with_sources(graph: Graph) -> Graph:
         return value
 
     for node in graph.nodes:
-        if node.same is not None:
+        if node.same is not None and not (gradients and node.detaches):
             sources[node.outputs[0].source] = sources.get(node.same, node.same)
 
     def first_base(base: tuple[TensorSource, TracedTensor] | None) -> tuple[TensorSource, TracedTensor] | None:
@@ -355,7 +400,7 @@ def traced_tensors(value: object) -> Iterator[TracedTensor]:
 
 def expressions_in(value: object) -> Iterator[SizeExpression]:
     """How the sizes in nested tuples, mappings and slices were computed."""
-    if isinstance(value, Size):
+    if isinstance(value, (Size, SizeFloat)):
         if value.expression is not None:
             yield value.expression
     elif isinstance(value, Mapping):

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import string
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wdport import recorder
 from wdport.compare.reference import translated
-from wdport.errors import MisfitError, UsageError
+from wdport.errors import UsageError
 from wdport.files.atomic import scratch_folder, write_text
 from wdport.files.outputs import writable
+from wdport.porting.lowering.keras_graph import axes_text, axis_letters
 from wdport.porting.suggest import Models, Suggestion, Verify, prove
 from wdport.porting.torch_run import SEED, fill
 from wdport.porting.writing import fold, sections
@@ -21,7 +23,8 @@ from wdport.recorder import Input
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
-    from wdport.porting.graph import Graph
+    from wdport.porting.graph import Graph, TensorSource
+    from wdport.porting.lowering.keras_graph import KerasGraph
     from wdport.porting.source.write import PortSource
 
 Say = Callable[[str], None]
@@ -31,26 +34,36 @@ SIZES = ((0, 2), (1, 1))
 
 
 BATCH_NORM = (
-    "gradients and training mode are not compared: Keras's BatchNormalization updates its moving variance with the "
-    "variance of the batch, PyTorch with n / (n - 1) of it"
+    "Keras's BatchNormalization updates its moving variance with the biased variance of the batch, and PyTorch with "
+    "n / (n - 1) of it"
 )
-FROZEN = "parameters that do not require gradients are trained by the port; set trainable=False for their layers"
-PADDING = (
-    "gradients and training mode are not compared: PyTorch gives the row padding_idx of an embedding no gradient, and "
-    "Keras does"
-)
+
+
+FOLDED = "the port trains the weight, and PyTorch its length and its direction"
 
 
 @dataclass(frozen=True)
 class Missing:
-    """The first step that is not written: what it is, why, and where it is in the PyTorch model."""
+    """A step that is not written.
+
+    Attributes:
+        step: the call in PyTorch.
+        why: why it is not written.
+        places: where it is in the code, as ``file.py:12``.
+        method: the method that is left to write, as ``Class.method``; "" if nothing was written.
+        count: how often the step is computed.
+    """
 
     step: str
     why: str
-    place: str = ""
+    places: tuple[str, ...] = ()
+    method: str = ""
+    count: int = 1
 
     def __str__(self) -> str:
-        return f"{self.step}{f' ({self.place})' if self.place else ''}: {self.why}"
+        head = f"{self.method}: " if self.method else ""
+        where = f" ({', '.join(self.places)})" if self.places else ""
+        return f"{head}{self.step}{where}: {self.why}"
 
 
 @dataclass
@@ -58,15 +71,19 @@ class WrittenPort:
     """The result of :func:`write_port`.
 
     Attributes:
-        source: the Python module, ``""`` if a step is missing.
+        source: the Python module, ``""`` if it could not be written.
         table: the mapping table, as YAML.
         classes: the number of classes.
         steps: the number of steps of the PyTorch model.
         torch_lines: the number of lines of the PyTorch model's classes that are called.
-        missing: the first step without a counterpart.
+        missing: the steps without a counterpart; if there is no source, the one that stopped the command.
+        differs: a step that is not what PyTorch computes, though it is written; "" if all others are equal.
         verdict: the verdict of verify, with random weights, or with those of the checkpoint if there is one.
         failure: why the proof could not run.
         notes: what the proof leaves out.
+        inputs: the inputs, as the table states them.
+        chosen: the inputs as :func:`write_port` takes them, if the model's configuration has them.
+        trains: whether the proof compares gradients and steps in training mode.
     """
 
     source: str = ""
@@ -74,16 +91,19 @@ class WrittenPort:
     classes: int = 0
     steps: int = 0
     torch_lines: int = 0
-    missing: Missing | None = None
+    missing: tuple[Missing, ...] = ()
+    differs: str = ""
     verdict: Verdict | None = None
     failure: str = ""
     notes: tuple[str, ...] = ()
+    trains: bool = True
     inputs: tuple[str, ...] = ()
+    chosen: tuple[str, ...] = ()
     suggestion: Suggestion | None = field(default=None, repr=False)
 
     @property
     def written(self) -> bool:
-        return self.missing is None and bool(self.source)
+        return bool(self.source)
 
     @property
     def proved(self) -> bool:
@@ -103,7 +123,8 @@ def write_port(
 
     Args:
         target: the function that builds the PyTorch model.
-        inputs: its inputs, such as ``x: b 3 h=32..64 w=32..64``.
+        inputs: its inputs, such as ``x: b 3 h=32..64 w=32..64``; a model of transformers, timm or torchvision can do
+            without.
         name: name of the Python module to write, without ``.py``; the PyTorch module's with ``_keras`` by default.
         arguments: arguments of the function.
         checkpoint: a path for a function that takes one.
@@ -111,94 +132,141 @@ def write_port(
     Raises:
         WdportError: the model cannot be built or run, or takes another way through its code for other sizes.
     """
-    from wdport.porting.construction import arguments_by_path, constructors
+    from wdport.porting.construction import constructors, constructors_by_path
     from wdport.porting.graph import with_sources
+    from wdport.porting.library_inputs import library_inputs
+    from wdport.porting.lowering.comparison import first_difference
+    from wdport.porting.lowering.holes import line_of
     from wdport.porting.lowering.lower import GraphLowering, register
     from wdport.porting.outline.steps import is_layer
-    from wdport.porting.replay import replay
     from wdport.porting.source.body import NotWrittenError
-    from wdport.porting.source.write import input_shape, write_source
+    from wdport.porting.source.write import input_shape, with_notes, write_source
     from wdport.porting.tracing import constructed, trace
+    from wdport.porting.training import run_in_training, sample_drops
 
-    if not inputs:
-        raise UsageError("--input", "the model's inputs are not known", "state it, such as `--input 'x: b 3 48 48'`")
     with translated():
-        declared = recorder.read_inputs(inputs)
         with constructors() as modules_made, constructed() as construction:
             module, _ = recorder.build_alone(target, checkpoint, arguments)
-        stated, buffers = arguments_by_path(module, modules_made), construction(module)
+        made_by, buffers = constructors_by_path(module, modules_made), construction(module)
+        shared = _sharing_memory(module)
+        chosen = () if inputs else library_inputs(module)
+        if not inputs and not chosen:
+            raise UsageError(
+                "--input", "the model's inputs are not known", "state it, such as `--input 'x: b 3 48 48'`"
+            )
+        declared = recorder.read_inputs(inputs or chosen)
         recorder.call_by_name(module, declared)
     fill(module, SEED)
     names = [spec.name for spec in declared]
     arrays = [[recorder.cast(spec.make(seed, batch, 1.0), float) for spec in declared] for seed, batch in SIZES]
     graph = trace(module, names, arrays[0], is_layer)
-    other = trace(module, names, arrays[1], is_layer)
-    if [node.name for node in graph.nodes] != [node.name for node in other.nodes]:
-        what = "calls other functions for inputs of other sizes"
-        raise MisfitError(target, what, "state one size for each axis, such as `x: b 3 48 48`")
-    if graph.root.is_layer:
-        raise MisfitError(target, "is a single layer, which a table cannot name", "build a module that contains it")
-    values = replay(graph, module, dict(zip(names, arrays[0], strict=True)))
+    if drops := sample_drops(module, graph):
+        graph = trace(module, names, arrays[0], is_layer, drops)
+    other = trace(module, names, arrays[1], is_layer, drops)
+    training = run_in_training(module, names, arrays[0], is_layer, graph, drops)
+    for run in (graph, other):
+        for node in run.nodes:
+            if node.serial in training.idle and node.inputs:
+                node.same = node.inputs[0].source
+    runs = [_run(one, module, dict(zip(names, inputs_, strict=True)))
+            for one, inputs_ in zip((graph, other), arrays, strict=True)]  # fmt: skip
     register()
-    arrays_by_source = {key: tensor.detach().numpy() for key, tensor in values.items()}
-    lowering = GraphLowering(with_sources(graph), arrays_by_source, buffers, with_sources(other))
+    lowering = GraphLowering(with_sources(graph, True), runs[0][1], buffers, with_sources(other, True))
     lowering.run()
     calls = [node for node in graph.nodes if node.module is None or node.is_layer]
-    port = WrittenPort(steps=len(calls), torch_lines=_torch_lines(graph), inputs=_table_inputs(declared, lowering))
-    if (hole := lowering.result.hole) is not None:
-        place = hole.node.place
-        where = f"{Path(place.file).name}:{place.line}" if place else ""
-        port.missing = Missing(hole.node.name or "the model", hole.what, where)
+    port = WrittenPort(steps=len(calls), torch_lines=_torch_lines(graph), inputs=_table_inputs(declared, lowering),
+                      chosen=chosen)  # fmt: skip
+    if (refused := lowering.result.refused) is not None:
+        place = line_of(refused.node.place)
+        port.missing = (Missing(refused.node.name or "the model", refused.what, (place,) if place else ()),)
         return port
     shapes = [input_shape(lowering.result.inputs[spec.name], [_is_free(spec, axis) for axis in spec.axes])
               for spec in declared if spec.name in lowering.result.inputs]  # fmt: skip
     try:
-        source: PortSource = write_source(lowering, shapes, type(module).__module__, stated)
+        source: PortSource = write_source(lowering, shapes, type(module).__module__, made_by, training.still)
     except NotWrittenError as error:
-        port.missing = Missing("the source", str(error))
+        port.missing = (Missing("the source", str(error)),)
         return port
     stem = name or f"{target.partition(':')[0].rpartition('.')[2]}_keras"
     modules, state = recorder.module_names(module), list(module.state_dict())
     parts = tuple(sections(fold(source.rows, modules, state)))
-    models = Models(target, f"{stem}:build", port.inputs, dict(arguments or {}), checkpoint)
+    models = Models(target, f"{stem}:build", port.inputs, dict(arguments or {}), checkpoint,
+                    _table_outputs(lowering.result))  # fmt: skip
     port.suggestion = Suggestion(models, source.rows, parts, title="Written by wdport port",
                                  method="from the graph of a run of the PyTorch model")  # fmt: skip
-    padded = any(part.torch == "Embedding" and part.settings.get("padding_idx") is not None
-                 for part in graph.modules.values())  # fmt: skip
+    untrained = list(source.untrained)
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        untrained = [name for name, _ in module.named_parameters()]
+    reason = training.reason
+    if shared and not reason:
+        reason = f"{' and '.join(shared)} have one memory in PyTorch, and are two weights of the port"
+    if untrained and not reason:
+        reason = f"the port trains parameters that PyTorch does not, such as {untrained[0]}"
+    port.trains = not reason
+    folded = [path for path, part in graph.modules.items() if any("row reads" in note for note in part.notes)]
+    updated = [layer for layer in lowering.result.layers.values()
+               if layer.call.name == "layers.BatchNormalization" and layer.torch not in training.still]  # fmt: skip
     port.notes = (
-        *([BATCH_NORM] if "layers.BatchNormalization(" in source.text else []),
-        *([PADDING] if padded else []),
+        *([BATCH_NORM] if updated else []),
+        *([f"weight_norm of {folded[0]} is folded: {FOLDED}"] if folded else []),
+        *([f"training mode is not compared: {reason}"] if reason else []),
     )
-    port.source, port.classes, port.table = source.text, source.classes, port.suggestion.text()
+    port.missing = tuple(
+        Missing(method.holes[0].text, method.holes[0].what, method.places, f"{method.class_.name}.{method.name}",
+                len(method.holes))
+        for method in source.methods
+    )  # fmt: skip
+    if port.missing:
+        names_left = ", ".join(one.method for one in port.missing)
+        port.suggestion.failure = f"some steps are left to write: {names_left}."
+        differing = first_difference(lowering, module, runs)
+        port.differs = "" if differing is None else f"{differing.name} ({line_of(differing.place)})"
+    port.source, port.classes, port.table = with_notes(source.text, port.notes), source.classes, port.suggestion.text()
     return port
+
+
+def _sharing_memory(module: Any) -> tuple[str, ...]:
+    """Two parameters that are different tensors with the same memory, such as a transposed view; empty if none are."""
+    owners: dict[int, str] = {}
+    for name, parameter in module.named_parameters():
+        pointer = parameter.untyped_storage().data_ptr()
+        if pointer and owners.setdefault(pointer, name) != name:
+            return owners[pointer], name
+    return ()
+
+
+def _run(graph: Graph, module: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[str, Any], dict[TensorSource, Any]]:
+    """The inputs of a run and the values of all its tensors."""
+    from wdport.porting.replay import replay
+
+    return inputs, {key: tensor.detach().numpy() for key, tensor in replay(graph, module, inputs).items()}
 
 
 def prove_port(port: WrittenPort, verify: Verify, checkpoint: str | None = None) -> None:
     """Prove a port: with random weights, then with those of a checkpoint. Its module is written to a temporary folder,
     and imported from there."""
+    from wdport.parity.training_mode_gate import with_keras_statistics
+
     suggestion = port.suggestion
     assert suggestion is not None
     name = suggestion.models.model.partition(":")[0]
+
+    def trained(table: Path, weights: Path, config: Path | None) -> Verdict:
+        verdict = verify(table, weights, config)
+        return replace(verdict, gates=tuple(map(with_keras_statistics, verdict.gates)))
+
     with scratch_folder() as folder:
         write_text(writable(Path(folder, f"{name}.py")), port.source)
         sys.path.insert(0, str(folder))
         sys.modules.pop(name, None)
         importlib.invalidate_caches()
         try:
-            prove(suggestion, verify)
+            prove(suggestion, trained)
             if checkpoint and suggestion.proved:
-                prove(suggestion, verify, checkpoint)
+                prove(suggestion, trained, checkpoint)
         finally:
             sys.path.remove(str(folder))
     port.verdict, port.failure, port.table = suggestion.verdict, suggestion.failure, suggestion.text()
-
-
-def _silent(graph: Graph) -> list[str]:
-    """The classes of modules that pass their input on in evaluation mode, such as stochastic depth."""
-    return [node.module.type for node in graph.nodes
-            if node.module is not None and not node.is_layer and node.outputs and node.serial != graph.root.serial
-            and all(inner.same is not None for inner in node.inside)
-            and {tensor.source for tensor in node.outputs} <= {tensor.source for tensor in node.inputs}]  # fmt: skip
 
 
 def _is_free(spec: Input, axis: str) -> bool:
@@ -225,6 +293,15 @@ def _table_inputs(declared: Sequence[Input], lowering: Any) -> tuple[str, ...]:
     return tuple(_table_input(spec, lowering.result.inputs.get(spec.name), used) for spec in declared)
 
 
+def _table_outputs(lowered: KerasGraph) -> tuple[str, ...]:
+    """The axes of the outputs; empty if verify finds them without, as those of PyTorch."""
+    orders = [placed.order for placed in lowered.outputs]
+    moved = {len(placed.order) for placed in (*lowered.outputs, *lowered.inputs.values()) if not placed.plain}
+    if not any(len(order) in moved for order in orders):
+        return ()
+    return tuple(axes_text(axis_letters(len(order)), order) for order in orders)
+
+
 def _table_input(spec: Input, placed: Any, used: set[str]) -> str:
     order = placed.order if placed is not None else tuple(range(len(spec.axes)))
     plain = order == tuple(range(len(spec.axes)))
@@ -232,7 +309,8 @@ def _table_input(spec: Input, placed: Any, used: set[str]) -> str:
     names = list(spec.axes)
     for index, axis in enumerate(names):
         if axis.startswith("_") and not plain:
-            names[index] = next(letter for letter in "cdhwtnefgijklmopqrsuvxyz" if letter not in used)
+            usual = axis_letters(len(names))[1:] + string.ascii_lowercase
+            names[index] = next(letter for letter in usual if letter not in {"b", *used})
             used.add(names[index])
     for axis, name in zip(spec.axes, names, strict=True):
         if axis == "b":
@@ -240,10 +318,7 @@ def _table_input(spec: Input, placed: Any, used: set[str]) -> str:
             continue
         size = f"{spec.sizes[axis]}" + (f"..{spec.alone[axis]}" if axis in spec.alone else "")
         words.append(size if name.startswith("_") else f"{name}={size}")
-    text = f"{spec.name}{'?' if spec.optional else ''}: {' '.join(words)}"
-    if not plain:
-        text += f" -> {' '.join(names[axis] for axis in order)}"
-    return text + _draw(spec)
+    return f"{spec.name}{'?' if spec.optional else ''}: {axes_text(words, order, names)}{_draw(spec)}"
 
 
 def _draw(spec: Input) -> str:

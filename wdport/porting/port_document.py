@@ -15,9 +15,11 @@ from wdport.shared_types import Count, about
 class MissingStep:
     """A step of the PyTorch model that has no counterpart."""
 
-    step: Annotated[str, about("Name of the function or layer in PyTorch.")]
+    step: Annotated[str, about("The call in PyTorch.")]
     why: Annotated[str, about("Why it is not written.")]
-    place: Annotated[str, about("File and line of the PyTorch code that calls it; empty if unknown.")]
+    places: Annotated[Sequence[str], about("Files and lines of the PyTorch code that calls it, as far as known.")]
+    method: Annotated[str, about("The method that is left to write, such as `Net.cdist`; empty without a source.")]
+    count: Annotated[Count, about("How often the step is computed.")]
 
 
 @dataclass(frozen=True)
@@ -33,9 +35,12 @@ class PortDocument:
     torch_lines: Annotated[Count, about("Number of lines of the PyTorch classes that are called.")]
     steps: Annotated[Count, about("Number of steps of the PyTorch model.")]
     inputs: Annotated[Sequence[str], about("The inputs as the table states them.")]
-    source: Annotated[str, about("The Keras source; empty if a step is missing.")]
-    table: Annotated[str, about("The mapping table; empty if a step is missing.")]
-    missing: Annotated[MissingStep | None, about("The first step without a counterpart; null if there is none.")]
+    source: Annotated[str, about("The Keras source; empty if it could not be written.")]
+    table: Annotated[str, about("The mapping table; empty if it could not be written.")]
+    missing: Annotated[Sequence[MissingStep], about("The steps without a counterpart; without a source, the one that "
+                                                    "stopped the command.")]  # fmt: skip
+    differs: Annotated[str, about("A step that is written but does not compute what PyTorch computes; empty if there "
+                                  "is none. It is known if steps are missing.")]  # fmt: skip
     notes: Annotated[Sequence[str], about("What the proof leaves out, one sentence each.")]
     failure: Annotated[str, about("Why the proof could not run; empty if it ran, or if there was none.")]
     verdict: Annotated[VerdictDocument | None, about("The proof; null if there is none.")]
@@ -43,7 +48,6 @@ class PortDocument:
 
 def port_document(port: WrittenPort, files: Sequence[str]) -> PortDocument:
     """A port and the files that were written of it."""
-    missing = port.missing
     return PortDocument(
         written=port.written,
         proved=port.proved,
@@ -55,7 +59,8 @@ def port_document(port: WrittenPort, files: Sequence[str]) -> PortDocument:
         inputs=port.inputs,
         source=port.source,
         table=port.table,
-        missing=None if missing is None else MissingStep(missing.step, missing.why, missing.place),
+        missing=[MissingStep(one.step, one.why, one.places, one.method, one.count) for one in port.missing],
+        differs=port.differs,
         notes=port.notes,
         failure=port.failure,
         verdict=None if port.verdict is None else port.verdict.document(),

@@ -27,12 +27,13 @@ _SILENT = ("device", "dtype", "inplace", "init", "_weight", "_freeze", "sparse",
 """Parameters that do not affect inference."""
 
 
-def torch_class(module: torch.nn.Module) -> str:
-    """The class of ``torch.nn`` whose ``forward`` the module runs, such as ``Conv2d``; "" for a module of others."""
-    for base in type(module).__mro__:
+def torch_class(module: torch.nn.Module | type[torch.nn.Module]) -> str:
+    """The class of ``torch.nn`` whose ``forward`` a module or a class runs, such as ``Conv2d``; "" if there is none."""
+    kind = module if isinstance(module, type) else type(module)
+    for base in kind.__mro__:
         if base.__module__.startswith("torch.nn.modules") and base.__name__ != "Module":
             # A subclass with its own forward may compute anything.
-            inherits_forward = type(module).forward is getattr(base, "forward", None)
+            inherits_forward = kind.forward is getattr(base, "forward", None)
             return _RENAMED.get(base.__name__, base.__name__) if inherits_forward else ""
     return ""
 

@@ -128,6 +128,7 @@ class Models:
     inputs: tuple[str, ...] = ()
     arguments: Document = field(default_factory=dict)
     checkpoint: str | None = None
+    outputs: tuple[str, ...] = ()
 
 
 @dataclass
@@ -177,7 +178,14 @@ class Suggestion:
         elif self.failure:
             head.append(f"NOT proved: {self.failure}")
         return table_text(
-            self.parts, models.reference, models.model, models.inputs, tuple(models.arguments), head, self.doubts
+            self.parts,
+            models.reference,
+            models.model,
+            models.inputs,
+            tuple(models.arguments),
+            head,
+            self.doubts,
+            models.outputs,
         )
 
 
@@ -251,7 +259,10 @@ def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
 def prove(suggestion: Suggestion, verify: Verify, checkpoint: str | None = None) -> None:
     """Run ``verify`` on the table with random float32 weights of another seed, or with a checkpoint's; sets
     ``verdict``, or ``failure`` if it could not run."""
-    if suggestion.stop is not None or not suggestion.parts:
+    if suggestion.stop is not None:
+        return
+    if not suggestion.parts:
+        suggestion.failure = "the model has no weights, and verify compares models by a checkpoint"
         return
     suggestion.verdict, suggestion.failure = None, ""  # those of another proof
     with scratch_folder() as folder:

@@ -10,6 +10,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import count
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -18,8 +20,10 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from wdport import recorder
 from wdport.errors import MisfitError
-from wdport.porting.functions import is_identity
+from wdport.porting.arguments import remembering
+from wdport.porting.functions import is_custom, is_identity
 from wdport.porting.graph import (
+    STOCHASTIC_DEPTH,
     CodePlace,
     Depends,
     Graph,
@@ -34,6 +38,7 @@ from wdport.porting.graph import (
     TracedTensor,
     ValueRead,
     expressions_in,
+    size_root,
     traced_tensors,
 )
 from wdport.porting.settings import parametrised, settings_of, torch_class
@@ -124,12 +129,21 @@ def no_layer(_: torch.nn.Module) -> bool:
     return False
 
 
-def trace(module: torch.nn.Module, names: Sequence[str], inputs: Sequence[Array], is_layer: IsLayer) -> Graph:
-    """The graph of one run of a float64 module; raises :class:`MisfitError`."""
+def trace(
+    module: torch.nn.Module, names: Sequence[str], inputs: Sequence[Array], is_layer: IsLayer,
+    drops: Mapping[str, float] = MappingProxyType({}),
+) -> Graph:  # fmt: skip
+    """The graph of one run of a float64 module; raises :class:`MisfitError`. ``drops`` are the rates of modules that
+    are one node and drop whole samples in training, by path."""
     # Copies: the model may change its inputs in place, and they are used again.
     tensors = [torch.from_numpy(array.copy()) for array in inputs]
     try:
-        with recorder.highest_precision(), recorder.lifted(), traced(module, names, is_layer) as graph, torch.no_grad():
+        with (
+            recorder.highest_precision(),
+            recorder.lifted(),
+            traced(module, names, is_layer, drops=drops) as graph,
+            torch.no_grad(),
+        ):
             module(*tensors)
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         what = f"running it raises {recorder.one_line(error)}"
@@ -139,13 +153,15 @@ def trace(module: torch.nn.Module, names: Sequence[str], inputs: Sequence[Array]
 
 @contextmanager
 def traced(
-    module: torch.nn.Module, names: Sequence[str], is_layer: IsLayer = no_layer, keep: Keep | None = None
-) -> Iterator[Callable[[], Graph]]:
+    module: torch.nn.Module, names: Sequence[str], is_layer: IsLayer = no_layer, keep: Keep | None = None,
+    drops: Mapping[str, float] = MappingProxyType({}),
+) -> Iterator[Callable[[], Graph]]:  # fmt: skip
     """Inside, the first call of ``module`` is traced; yields a function that returns its graph. ``names`` are the
     names of its inputs."""
-    tracer = _Tracer(module, names, is_layer, keep)
+    tracer = _Tracer(module, names, is_layer, keep, drops)
     parts = dict(module.named_modules())
-    with recorder.watched(parts, tracer.called, MOST_NODES), recorder.functions(tracer.function):
+    watching = recorder.watched(parts, tracer.called, MOST_NODES)
+    with remembering(size_root), watching, recorder.functions(tracer.function):
         yield tracer.graph
 
 
@@ -182,18 +198,22 @@ class _Tracer:
     """Records the functions of torch that are called outside a layer by :meth:`function`, modules by :meth:`called`."""
 
     def __init__(
-        self, module: torch.nn.Module, names: Sequence[str], is_layer: IsLayer, keep: Keep | None = None
-    ) -> None:
+        self, module: torch.nn.Module, names: Sequence[str], is_layer: IsLayer, keep: Keep | None = None,
+        drops: Mapping[str, float] = MappingProxyType({}),
+    ) -> None:  # fmt: skip
         self._nodes: list[Node] = []
         self._reads: dict[str, None] = {}
         self._value_reads: list[ValueRead] = []
         self._outside = False
+        self._returned: object = None
         self._guards: dict[Guard, None] = {}
         self._constants: list[Array] = []
         self._origins: MutableMapping[torch.Tensor, TensorSource] = WeakTensorKeyDictionary()
         self._open: list[Node] = []
         self._is_layer, self._keep, self._names, self._within = is_layer, keep, names, False
         self._modules = {path: _facts(path, part) for path, part in module.named_modules(remove_duplicate=False)}
+        for path, rate in drops.items():
+            self._modules[path] = replace(self._modules[path], torch=STOCHASTIC_DEPTH, settings={"rate": rate})
         self._tensors = dict(_held(module))
         # Tied tensors keep the first name; a list of tensors that a module holds is not in its state.
         for name, tensor in (*module.named_parameters(), *module.named_buffers()):
@@ -211,7 +231,7 @@ class _Tracer:
     def graph(self) -> Graph:
         return Graph(
             self._nodes[0], self._nodes, tuple(self._reads), self._modules, self._tensors, self._constants,
-            tuple(self._guards), tuple(self._value_reads),
+            tuple(self._guards), tuple(self._value_reads), self._returned,
         )  # fmt: skip
 
     def called(
@@ -225,7 +245,7 @@ class _Tracer:
         path = recorder.layer_of(name)
         arguments_by_name = self._plain(_named(part, *arguments))
         node = self._begin(Node(-1, name, kwargs=arguments_by_name, module=self._modules[path], place=_place()))
-        node.is_layer = self._is_layer(part)
+        node.is_layer = self._is_layer(part) or self._modules[path].torch == STOCHASTIC_DEPTH
         if isinstance(part, torch.jit.ScriptModule):
             node.is_layer = True
             node.around.append("is compiled by TorchScript: its steps are not visible")
@@ -250,6 +270,8 @@ class _Tracer:
             self._within = False
         else:
             node.outputs = tuple(traced_tensors(self._plain(output)))
+        if node.serial == 0:
+            self._returned = _nested(output, count())
         return output
 
     def _name_inputs(self, arguments: recorder.Given) -> None:
@@ -318,7 +340,12 @@ class _Tracer:
         self._end(node, output)
         # Padding and slices whose widths are computed from sizes do something for other sizes.
         sized = short in ("pad", "__getitem__") and any(True for _ in expressions_in(recorded))
-        if len(tensors) == 1 and not sized and is_identity(short, inputs, node.outputs[0], recorded):
+        if (
+            len(tensors) == 1
+            and not sized
+            and not is_custom(name)
+            and is_identity(short, inputs, node.outputs[0], recorded)
+        ):
             node.same = inputs[0].source
         if base is not None and before is not None:
             # A function in place on a view changes the tensor that it is a view of.
@@ -394,6 +421,19 @@ class _Tracer:
         return TracedTensor(source, tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch."))
 
 
+def _nested(value: object, places: Iterator[int]) -> Any:
+    """The places of tensors in nested tuples and dictionaries, without what is none; a tuple of one is that one."""
+    if isinstance(value, torch.Tensor):
+        return next(places)
+    value = recorder.by_name(value)
+    if isinstance(value, Mapping):
+        named = {key if isinstance(key, int) else str(key): _nested(item, places) for key, item in value.items()}
+        return {key: item for key, item in named.items() if item is not None} or None
+    listed = [_nested(item, places) for item in value] if isinstance(value, (list, tuple)) else []
+    listed = [item for item in listed if item is not None]
+    return listed[0] if len(listed) == 1 else tuple(listed) or None
+
+
 Versions = Sequence[tuple[torch.Tensor, int]]
 """Tensors, and how often each was changed in place."""
 
@@ -442,6 +482,8 @@ def _place() -> CodePlace | None:
 
 def _name_of(function: Callable[..., Any]) -> str:
     """The name of a function, such as ``torch.Tensor.view``; for a property, its name after the class."""
+    if isinstance(function, (torch._ops.OpOverload, torch._ops.OpOverloadPacket)):
+        return f"torch.ops.{function}".removesuffix(".default")
     name = resolve_name(function) or f"torch.{getattr(function, '__name__', function)}"
     return name.removesuffix(".__get__")
 
@@ -454,18 +496,21 @@ def _facts(path: str, part: torch.nn.Module) -> TorchModule:
         path, f"{type(part).__module__}.{type(part).__qualname__}", kind, settings_of(part) if kind else {},
         {name: tuple(parameter.shape) for name, parameter in part.named_parameters(recurse=False)}, buffers,
         tuple(parametrised(part)),
+        {name: value for name, value in vars(part).items() if isinstance(value, bool) and name != "training"},
     )  # fmt: skip
 
 
 def _held(module: torch.nn.Module) -> Iterator[tuple[str, HeldTensor]]:
-    """Every parameter and buffer, by path."""
+    """Every parameter and buffer, by path. If no parameter requires gradients, the model is loaded for inference."""
+    trains = any(parameter.requires_grad for parameter in module.parameters())
     first: dict[int, str] = {}
     parameters, buffers = module.named_parameters(remove_duplicate=False), module.named_buffers(remove_duplicate=False)
     for name, tensor in (*parameters, *buffers):
         same = first.setdefault(id(tensor), name)
         dtype = str(tensor.dtype).removeprefix("torch.")
+        trained = tensor.requires_grad if trains else isinstance(tensor, torch.nn.Parameter)
         kind: Literal["parameter", "buffer"] = "parameter" if isinstance(tensor, torch.nn.Parameter) else "buffer"
-        yield name, HeldTensor(kind, tuple(tensor.shape), dtype, "" if same == name else same)
+        yield name, HeldTensor(kind, tuple(tensor.shape), dtype, "" if same == name else same, trained)
 
 
 def _named(part: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:

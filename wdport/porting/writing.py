@@ -205,7 +205,7 @@ _WORDS = frozenset({"null", "true", "false", "yes", "no", "on", "off", "y", "n",
 
 def table_text(
     parts: Sequence[TableSection], torch: str, keras: str, inputs: Sequence[str], config: Sequence[str] = (),
-    head: Sequence[str] = (), doubts: Sequence[str] = (),
+    head: Sequence[str] = (), doubts: Sequence[str] = (), outputs: Sequence[str] = (),
 ) -> str:  # fmt: skip
     """The table as YAML; ``head`` and ``doubts`` become comments."""
     lines = [f"# {line}" for line in head]
@@ -213,6 +213,8 @@ def table_text(
     lines += ["format: 2", *([f"torch: {_scalar(torch)}"] if torch else []), f"keras: {_scalar(keras)}"]
     if inputs:
         lines.append(f"inputs: [{', '.join(_quoted(text) for text in inputs)}]")
+    if outputs:
+        lines.append(f"outputs: [{', '.join(_quoted(text) for text in outputs)}]")
     if config:
         lines.append(f"config: [{', '.join(map(_scalar, config))}]")
     rows = [row for part in parts if not part.torch for row in part.rows]

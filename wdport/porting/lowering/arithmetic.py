@@ -9,7 +9,7 @@ from typing import Any
 from wdport.porting.functions import canonical
 from wdport.porting.graph import Node, TracedTensor
 from wdport.porting.lowering.graph_lowering import GraphLowering
-from wdport.porting.lowering.keras_graph import FloatDtype, KerasSize, KerasValue, Order, Placed, identity
+from wdport.porting.lowering.keras_graph import FloatDtype, KerasSize, KerasValue, Order, Placed, identity, keras_dtype
 from wdport.porting.lowering.rules import NotLoweredError, lowers, named_arguments
 
 OPERATORS = {
@@ -261,13 +261,6 @@ def _addcmul(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> 
     if (factor := node.kwargs.get("value", 1)) != 1:
         product = lowering.emit("*", product, factor)
     return lowering.placed(lowering.emit("+", aligned(lowering, arguments["input"], order), product), output, order)
-
-
-def keras_dtype(dtype: str) -> Any:
-    """A dtype of PyTorch's run in Keras: floating-point values have the port's precision."""
-    if dtype in ("float64", "float32"):
-        return FloatDtype()
-    return {"int64": "int32"}.get(dtype, dtype)
 
 
 @lowers("to", "float", "double", "long", "int", "bool", "type", "type_as", "half", "bfloat16", "byte")

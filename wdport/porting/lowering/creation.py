@@ -7,11 +7,12 @@ from typing import Any
 
 from wdport.porting.functions import canonical
 from wdport.porting.graph import Node, TracedTensor
-from wdport.porting.lowering.arithmetic import elementwise, keras_dtype
+from wdport.porting.lowering.arithmetic import elementwise
 from wdport.porting.lowering.graph_lowering import GraphLowering
 from wdport.porting.lowering.keras_graph import (
     KerasValue,
     Placed,
+    keras_dtype,
 )
 from wdport.porting.lowering.needs import sizes_in
 from wdport.porting.lowering.rules import NotLoweredError, lowers
@@ -57,6 +58,8 @@ def _filling(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> 
 @lowers("fill", "zero")
 def _overwritten(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Placed:
     value = (*node.args[1:], *node.kwargs.values(), 0)[0]
+    if isinstance(value, (int, float)) and value == 0:
+        return elementwise(lowering, node, "ops.zeros_like", node.args[0])
     return elementwise(lowering, node, "ops.full_like", node.args[0], value)
 
 

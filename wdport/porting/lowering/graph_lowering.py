@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.functions import bound, canonical
-from wdport.porting.graph import Graph, Node, Size, SizeExpression, TensorSource, TracedTensor
+from wdport.porting.functions import OPERATORS, bound, canonical, is_custom
+from wdport.porting.graph import Graph, Node, Size, SizeExpression, SizeFloat, TensorSource, TracedTensor, numbers
+from wdport.porting.lowering.holes import lower_as_hole
 from wdport.porting.lowering.keras_graph import (
+    MOST_NUMBERS,
     Alias,
     Hole,
     KerasGraph,
@@ -27,10 +29,20 @@ from wdport.porting.lowering.keras_graph import (
     Placed,
     channels_last,
     identity,
+    keras_dtype,
+    weight_in_keras,
+    with_limits,
     word_of,
 )
-from wdport.porting.lowering.needs import asks_mask, channels_last_tensors, needed_nodes, read_outputs, sizes_in
-from wdport.porting.lowering.rules import COMPLEX, LAYER, RANDOM, RULES, NotLoweredError
+from wdport.porting.lowering.needs import (
+    asks_mask,
+    channels_last_tensors,
+    needed_nodes,
+    padded_before,
+    read_outputs,
+    sizes_in,
+)
+from wdport.porting.lowering.rules import COMPLEX, LAYER, RANDOM, RULES, NotLoweredError, NotTrustedError
 from wdport.porting.lowering.two_sizes import Sizes
 from wdport.porting.tracing import Construction
 
@@ -39,6 +51,20 @@ def _changes(node: Node) -> bool:
     """Whether a function changes its first tensor in place."""
     short = node.name.rpartition(".")[2]
     return node.module is None and (short == "__setitem__" or (short.endswith("_") and not short.endswith("__")))
+
+
+def _is_long(values: Any) -> bool:
+    """Whether whole numbers are outside of the range of int32, which Keras's have, other than what an infinite number
+    becomes."""
+    array = np.asarray(0 if values is None else values)
+    infinite = np.iinfo(np.int64).min - _INT32.min
+    return array.dtype.kind == "i" and bool(((array > _INT32.max) | ((array < _INT32.min) & (array > infinite))).any())
+
+
+_INT32 = np.iinfo(np.int32)
+
+_UNKNOWN = (KeyError, IndexError, TypeError, ValueError)
+"""What a rule raises that does not know the arguments of a call."""
 
 
 class GraphLowering:
@@ -55,6 +81,7 @@ class GraphLowering:
         self.read = read_outputs(graph)
         self._moved: dict[tuple[KerasValue, Order, int], KerasValue] = {}
         self._needed = needed_nodes(graph)
+        self.padded_before = padded_before(graph)
         self.wants_channels_last = channels_last_tensors(graph, self._needed)
         self._sized = Sizes(graph, other)
         self._reads = [read for read in graph.value_reads if not asks_mask(graph, read.tensor)]
@@ -69,65 +96,127 @@ class GraphLowering:
                 placed = Placed(KerasValue("input", name), order, tensor.shape, tensor.dtype)
                 self.result.inputs[name] = self.places[tensor.source] = placed
         for node in self.graph.nodes:
-            if self._reads and self._reads[0].before <= node.serial:
+            end = self._sized.end
+            if end is not None and end.serial <= node.serial and not self._reads_before(end.serial):
+                self.result.refused = Hole(self.graph.nodes[end.serial], end.why)
+                return
+            if self._reads_before(node.serial):
                 break
             if node.serial not in self._needed or not (node.module is None or node.is_layer):
                 continue
             try:
                 self._lower(node)
-            except NotLoweredError as error:
-                self.result.hole = Hole(node, str(error))
+            except NotTrustedError as error:
+                self.result.refused = Hole(node, str(error))
                 return
         if self._reads:
             read = self._reads[0]
             what = "Python code reads a value that depends on the inputs, such as in a branch"
-            self.result.hole = Hole(Node(read.before, read.function, place=read.place), what)
+            self.result.refused = Hole(Node(read.before, read.function, place=read.place), what)
             return
-        if reason := self._sized.unexplained():
-            self.result.hole = Hole(self.graph.root, reason)
+        if (end := self._sized.end) is not None:
+            self.result.refused = Hole(self.graph.root, end.why)
             return
         try:
-            self.result.outputs = [self.place(tensor) for tensor in self.graph.root.outputs]
+            self.node = self.graph.root
+            self.result.outputs = [self._output(tensor) for tensor in self.graph.root.outputs]
         except NotLoweredError as error:
-            self.result.hole = Hole(self.graph.root, str(error))
+            self.result.refused = Hole(self.graph.root, str(error))
+
+    def _output(self, tensor: TracedTensor) -> Placed:
+        """An output of the model: an image with channels last, or else in PyTorch's order."""
+        placed = self.place(tensor)
+        if placed.order in (identity(len(placed.shape)), channels_last(len(placed.shape))) or tensor.kind == "complex":
+            return placed
+        return replace(placed, value=self.plain(tensor), order=identity(len(placed.shape)))
+
+    def _reads_before(self, serial: int) -> bool:
+        """Whether Python code reads a value before a node."""
+        return bool(self._reads) and self._reads[0].before <= serial
 
     def _lower(self, node: Node) -> None:
         self.node = node
-        before = len(self.result.steps)
-        if reason := self._sized.unexplained(node):
-            raise NotLoweredError(reason)
-        if canonical(node.name) in RANDOM and node.module is None:
-            raise NotLoweredError(f"{canonical(node.name)} gives other values at every call")
-        is_complex = any(tensor.kind == "complex" for tensor in (*node.inputs, *node.outputs))
-        if is_complex and canonical(node.name) not in COMPLEX:
-            raise NotLoweredError(f"{canonical(node.name)} of complex numbers")
         if _changes(node) and node.inputs[0].source.kind in ("parameter", "buffer"):
-            raise NotLoweredError(f"{canonical(node.name)} changes {node.inputs[0].source.name} in place")
-        if node.same is not None and node.module is None:
+            raise NotTrustedError(f"{canonical(node.name)} changes {node.inputs[0].source.name} in place")
+        if (node.same is not None and node.module is None) or self._assigns_itself(node):
             # A cast between floating-point types, or a function that does nothing.
-            self.places[node.outputs[0].source] = self.place(node.inputs[0])
+            placed = self.place(node.inputs[0])
+            if node.detaches:
+                placed = replace(placed, value=self.emit("ops.stop_gradient", placed.value))
+            self.places[node.outputs[0].source] = placed
             return
+        before = self._state()
         try:
-            if node.module is not None:
-                placed = RULES[LAYER](self, node, {})
-            elif (rule := RULES.get(canonical(node.name))) is not None:
-                placed = rule(self, node, bound(node))
+            listed = self._by_rule(node)
+        except NotTrustedError:
+            raise
+        except NotLoweredError as error:
+            self._restore(before)
+            small = all(np.prod(output.shape) <= MOST_NUMBERS for output in node.outputs)
+            if small and self._is_fixed(node) and not self._sized.unexplained(node):
+                listed = [self.constant(self.values[output.source]) for output in node.outputs]
             else:
-                raise NotLoweredError(f"{canonical(node.name)} has no counterpart")
-        except (KeyError, IndexError, TypeError, ValueError) as error:
-            raise NotLoweredError(f"{canonical(node.name)} with arguments that are not known: {error}") from error
-        except NotLoweredError:
-            if not self._is_fixed(node):
-                raise
-            del self.result.steps[before:]
-            placed = [self.constant(self.values[output.source]) for output in node.outputs]
-        listed = [placed] if isinstance(placed, Placed) else list(placed)
+                listed = lower_as_hole(self, node, str(error))
         for output, result in zip(node.outputs, listed, strict=False):
             if tuple(map(int, result.shape)) != tuple(map(int, output.shape)):
                 raise AssertionError(f"{node.name}: {result.shape} is not {output.shape}")
             self.places[output.source] = replace(result, dtype=output.dtype)
         if node.base is not None:
             self.places[node.base[1].source] = self._written_back(node)
+
+    def _assigns_itself(self, node: Node) -> bool:
+        """Whether a function in place changed a part already that is assigned to itself, as in ``x[:, 0] += 1``."""
+        if node.module is not None or canonical(node.name) != "setitem":
+            return False
+        arguments = bound(node)
+        value = arguments["value"]
+        changed = self.graph.nodes[value.source.node] if getattr(value, "source", None) in self.places and (
+            value.source.kind == "node") else None  # fmt: skip
+        if changed is None or changed.base is None or changed.base[1].source != arguments["input"].source:
+            return False
+        view = self.graph.nodes[changed.inputs[0].source.node]
+        return canonical(view.name) == "getitem" and bound(view)["index"] == arguments["index"]
+
+    def _by_rule(self, node: Node) -> list[Placed]:
+        """Where the outputs of a node are, by the rule of its function."""
+        if reason := self._sized.unexplained(node):
+            raise NotLoweredError(reason)
+        function = canonical(node.name)
+        if is_custom(node.name):
+            raise NotLoweredError(f"{function} is an operator of torch.ops")
+        if function in RANDOM and node.module is None:
+            raise NotLoweredError(f"{function} gives other values at every call")
+        if any(_is_long(self.values.get(output.source)) for output in node.outputs) or (
+            node.module is None and function in OPERATORS and any(map(_is_long, numbers(node.args)))
+        ):
+            raise NotLoweredError(f"{function} of whole numbers that 32 bits do not hold")
+        is_complex = any(tensor.kind == "complex" for tensor in (*node.inputs, *node.outputs))
+        if is_complex and function not in COMPLEX:
+            raise NotLoweredError(f"{function} of complex numbers")
+        rule = RULES.get(LAYER if node.module is not None else function)
+        if rule is None:
+            raise NotLoweredError(f"{function} has no counterpart")
+        try:
+            placed = rule(self, node, {} if node.module is not None else bound(node))
+        except _UNKNOWN as error:
+            raise NotLoweredError(f"{function} with arguments that are not known: {error}") from error
+        return [placed] if isinstance(placed, Placed) else list(placed)
+
+    def _state(self) -> list[Any]:
+        """How much there is of everything that a rule may add to."""
+        return [len(part) for part in self._parts]
+
+    @property
+    def _parts(self) -> tuple[Any, ...]:
+        result = self.result
+        return (result.steps, result.rows, result.constants, result.layers, result.variables, result.aliases,
+                result.computed, self.places, self._moved, self._buffers)  # fmt: skip
+
+    def _restore(self, state: Sequence[int]) -> None:
+        """Take back what a rule added that has failed."""
+        for part, length in zip(self._parts, state, strict=True):
+            while len(part) > length:
+                part.pop() if isinstance(part, list) else part.popitem()
 
     def _written_back(self, node: Node) -> Placed:
         """The tensor of which a function in place changed a view."""
@@ -136,10 +225,13 @@ class GraphLowering:
         view = next(iter(node.inputs))
         reader = self.graph.nodes[view.source.node] if view.source.kind == "node" else None
         if reader is None or reader.inputs[0].source != before or canonical(reader.name) != "getitem":
-            raise NotLoweredError(f"{canonical(node.name)} changes a view of a tensor")
+            raise NotTrustedError(f"{canonical(node.name)} changes a view of a tensor")
         index = bound(reader)["index"]
         arguments = {"input": reader.inputs[0], "index": index, "value": node.outputs[0]}
-        placed: Placed = RULES["setitem"](self, node, arguments)
+        try:
+            placed: Placed = RULES["setitem"](self, node, arguments)
+        except NotLoweredError as error:
+            raise NotTrustedError(f"{canonical(node.name)} changes a view of a tensor: {error}") from error
         return replace(placed, dtype=after.dtype)
 
     def _is_fixed(self, node: Node) -> bool:
@@ -157,7 +249,7 @@ class GraphLowering:
             if canonical(current.name) in RANDOM or current.outdated or current.base is not None:
                 return False
             left += [self.graph.nodes[t.source.node] for t in current.inputs if t.source.kind == "node"]
-        return all(output.source in self.values for output in node.outputs)
+        return all(output.source in self.values and output.kind != "complex" for output in node.outputs)
 
     def is_free(self, tensor: TracedTensor, axis: int) -> bool:
         """Whether an axis has another size in the other run."""
@@ -171,7 +263,7 @@ class GraphLowering:
         if source in self.places:
             return self.places[source]
         held = self.graph.tensors.get(source.name) if source.kind in ("parameter", "buffer") else None
-        if held is not None and not self._is_variable(source.name):
+        if held is not None and not self.is_variable(source.name):
             # Not kept among the places: another module computes it again.
             return self._made_buffer(source)
         if held is not None and (placed := self._layer_variable(source.name, tensor)) is not None:
@@ -188,8 +280,8 @@ class GraphLowering:
             changed = source.kind == "node" and source.index > len(self.graph.nodes[source.node].outputs)
             if changed:
                 name = canonical(self.graph.nodes[source.node].name)
-                raise NotLoweredError(f"reads a tensor whose memory {name} changed in place through another one")
-            raise NotLoweredError(f"reads {source.name or source.kind}, which was not lowered")
+                raise NotTrustedError(f"reads a tensor whose memory {name} changed in place through another one")
+            raise NotTrustedError(f"reads {source.name or source.kind}, which was not lowered")
         self.places[source] = placed
         return placed
 
@@ -199,16 +291,13 @@ class GraphLowering:
         layer = next((layer for layer in self.result.layers.values() if layer.torch == path and layer.kind), None)
         if layer is None:
             return None
-        kind, rank = self.graph.modules[path].torch, len(tensor.shape)
-        variables = {"Linear": "kernel", "Embedding": "embeddings", **{f"Conv{axes}d": "kernel" for axes in (1, 2, 3)}}
-        variable = variables.get(kind, "") if last == "weight" else "bias" if kind in variables else ""
+        variable, order = weight_in_keras(self.graph.modules[path].torch, last, len(tensor.shape))
         value = self.alias(name, variable) if variable else None
         if value is None:
             raise NotLoweredError(f"reads {name}, a weight of a layer, by itself")
-        order = (1, 0) if kind == "Linear" else (*range(2, rank), 1, 0) if kind.startswith("Conv") else identity(rank)
-        return Placed(value, order if last == "weight" else identity(rank), tensor.shape, tensor.dtype)
+        return Placed(value, order, tensor.shape, tensor.dtype)
 
-    def _is_variable(self, name: str) -> bool:
+    def is_variable(self, name: str) -> bool:
         """Whether a parameter or buffer is a variable of the port, whose values the checkpoint has."""
         held, owner = self.graph.tensors[name], self.graph.modules[name.rpartition(".")[0]]
         return held.kind == "parameter" or ("float" in held.dtype and name.rpartition(".")[2] in owner.buffers)
@@ -216,14 +305,14 @@ class GraphLowering:
     def _made_buffer(self, source: TensorSource) -> Placed:
         """A buffer that is not a variable: computed as the constructor does, or a constant."""
         key = (source.name, self.node.parent)
-        self.result.computed.add(source.name)
+        self.result.computed[source.name] = None
         if key not in self._buffers:
-            before = len(self.result.steps)
+            before = self._state()
             try:
                 self._buffers[key] = self._computed_buffer(source.name)
-            except NotLoweredError:
-                del self.result.steps[before:]
-                self._buffers[key] = self.constant(self.values[source])
+            except (NotLoweredError, *_UNKNOWN):
+                self._restore(before)
+                self._buffers[key] = self.constant(self.values[source], f"the buffer {source.name}")
         return self._buffers[key]
 
     def _computed_buffer(self, name: str) -> Placed:
@@ -244,11 +333,11 @@ class GraphLowering:
         self.places = {}
         try:
             for node in nodes:
-                if node.same is not None or canonical(node.name) == "copy":
+                if node.same is not None or canonical(node.name) == "copy" or self._assigns_itself(node):
                     self.places[node.outputs[0].source] = self.place(_read_by(node)[0])
                     continue
                 rule = RULES.get(canonical(node.name))
-                if rule is None or canonical(node.name) in RANDOM:
+                if rule is None or (canonical(node.name) in RANDOM and not _is_overwritten(node, nodes)):
                     raise NotLoweredError(f"{canonical(node.name)} in a constructor")
                 placed = rule(self, node, bound(node))
                 listed = [placed] if isinstance(placed, Placed) else list(placed)
@@ -260,17 +349,34 @@ class GraphLowering:
         finally:
             self.graph, self.places = before
 
-    def constant(self, array: Any) -> Placed:
-        """A constant of the port."""
+    def constant(self, array: Any, name: str = "a tensor that the code holds") -> Placed:
+        """A constant of the port; one of many numbers is a hole."""
         array = np.asarray(array)
+        if array.ndim == 0 and array.dtype.kind == "f" and with_limits(float(array)) != float(array):
+            return Placed(self.emit("ops.full", (), float(array)), (), (), str(array.dtype))
+        if array.size > MOST_NUMBERS and array.dtype.kind in "fiub":
+            return self._many_numbers(array, name)
         self.result.constants.append(array)
         value = KerasValue("constant", step=len(self.result.constants) - 1)
+        return Placed(value, identity(array.ndim), array.shape, str(array.dtype))
+
+    def _many_numbers(self, array: Any, name: str) -> Placed:
+        dtype = keras_dtype(str(array.dtype))
+        if (array == array.flat[0]).all():
+            value = self.emit("ops.full", array.shape, array.flat[0].item(), dtype=dtype)
+        else:
+            what = f"{array.size} numbers, and how they are computed is not known"
+            self.result.constants.append(array)
+            value = self.emit("hole")
+            self.result.holes[value.step] = Hole(self.node, what, "numbers", (), name, f"-> {array.shape}",
+                                                 len(self.result.constants) - 1)  # fmt: skip
         return Placed(value, identity(array.ndim), array.shape, str(array.dtype))
 
     def emit(self, call: str, *args: Any, layer: str = "", **kwargs: Any) -> KerasValue:
         """Add a step; returns its output."""
         steps = self.result.steps
-        steps.append(KerasStep(len(steps), self.node.serial, call, args, kwargs, layer))
+        named = {key: with_limits(value) for key, value in kwargs.items()}
+        steps.append(KerasStep(len(steps), self.node.serial, call, with_limits(args), named, layer))
         return KerasValue("step", step=len(steps) - 1)
 
     def alias(self, path: str, variable: str) -> KerasValue | None:
@@ -306,14 +412,31 @@ class GraphLowering:
             return placed.value
         # Once in every call of a module, so that no value leaves it unseen.
         key = (placed.value, order, self.node.parent)
-        if key not in self._moved or self._moved[key].step >= len(self.result.steps):
+        if key not in self._moved:
             axes = tuple(placed.order.index(axis) for axis in order)
-            self._moved[key] = self.emit("ops.transpose", placed.value, axes)
+            self._moved[key] = self.transposed(placed.value, axes)
         return self._moved[key]
+
+    def transposed(self, value: KerasValue, axes: Order) -> KerasValue:
+        """A transpose; one of a transpose in the same call of a module is one."""
+        step = self.result.steps[value.step] if value.kind == "step" and value.index is None else None
+        if step is not None and step.call == "ops.transpose" and len(step.args) == 2 and self._is_near(step):
+            axes = tuple(step.args[1][axis] for axis in axes)
+            value = step.args[0]
+        return value if axes == identity(len(axes)) else self.emit("ops.transpose", value, axes)
+
+    def _is_near(self, step: KerasStep) -> bool:
+        """Whether a step belongs to the same call of a module."""
+        return self.graph.nodes[step.node].parent == self.node.parent
 
     def plain(self, tensor: TracedTensor) -> KerasValue:
         """The tensor with its axes in PyTorch's order."""
         return self.moved(self.place(tensor), identity(len(tensor.shape)))
+
+    def held(self, path: str) -> TracedTensor:
+        """A parameter or buffer of the model."""
+        held = self.graph.tensors[path]
+        return TracedTensor(TensorSource(held.kind, path), held.shape, held.dtype)
 
     def placed(self, value: KerasValue, output: TracedTensor | Sequence[int], order: Order | None = None) -> Placed:
         shape = output.shape if isinstance(output, TracedTensor) else tuple(output)
@@ -323,24 +446,24 @@ class GraphLowering:
         """A number of the call, with sizes as they are computed in the port; nested ones too."""
         if isinstance(value, (tuple, list)):
             return tuple(self.size(item) for item in value)
-        if isinstance(value, Size) and value.expression is not None:
-            return self._expression(value.expression, int(value))
+        if isinstance(value, (Size, SizeFloat)) and value.expression is not None:
+            return self._expression(value.expression)
         if isinstance(value, TracedTensor):
             return self.plain(value)
-        return int(value) if isinstance(value, int) and not isinstance(value, bool) else value
+        return int(value) if isinstance(value, Size) else value
 
-    def _expression(self, expression: SizeExpression | int, value: int) -> KerasSize | int:
+    def _expression(self, expression: SizeExpression | float) -> KerasSize | float:
         if not isinstance(expression, SizeExpression):
-            return int(expression)
+            return expression
         if expression.tensor is None:
-            operands = tuple(self._expression(operand, 0) for operand in expression.operands)
+            operands = tuple(self._expression(operand) for operand in expression.operands)
             return KerasSize(expression.operator, operands)
         placed = self.places.get(expression.tensor)
         # A parameter's sizes are numbers.
         if expression.tensor.kind in ("parameter", "buffer", "constant") or placed is None:
             shape = self._shape_of(expression.tensor)
             if shape is None:
-                raise NotLoweredError("reads the size of a tensor that was not lowered")
+                raise NotTrustedError("reads the size of a tensor that was not lowered")
             return int(shape[expression.axis])
         return KerasSize("size", tensor=placed.value, axis=placed.order.index(expression.axis))
 
@@ -348,6 +471,13 @@ class GraphLowering:
         if source.kind in ("parameter", "buffer"):
             return self.graph.tensors[source.name].shape
         return self.graph.constants[source.index].shape if source.kind == "constant" else None
+
+
+def _is_overwritten(node: Node, nodes: Sequence[Node]) -> bool:
+    """Whether nothing but functions that overwrite it reads a tensor without values."""
+    readers = {canonical(reader.name) for reader in nodes
+               if any(tensor.source.node == node.serial for tensor in reader.inputs)}  # fmt: skip
+    return canonical(node.name) == "empty" and bool(readers) and readers <= {"zero", "fill"}
 
 
 def _read_by(node: Node) -> list[TracedTensor]:

@@ -5,6 +5,7 @@ source of those that it uses."""
 
 import math
 
+import keras
 from keras import ops
 
 
@@ -150,6 +151,47 @@ def scatter_along(x, index, values, axis):
     return ops.where(hit, ops.cast(placed, x.dtype), x)
 
 
+def put_every(x, values, axis, start, step):
+    """``x`` with ``values`` at every ``step``-th place along an axis."""
+    size = ops.shape(x)[axis]
+    shape = [length if index != axis else -((start - size) // step) for index, length in enumerate(ops.shape(x))]
+    values = ops.broadcast_to(ops.cast(values, x.dtype), shape)
+    places = ops.arange(size) - start
+    hit = ops.logical_and(places >= 0, places % step == 0)
+    index = ops.clip(places // step, 0, shape[axis] - 1)
+    hit = ops.reshape(hit, [-1 if index == axis else 1 for index in range(len(x.shape))])
+    return ops.where(hit, ops.take(values, index, axis=axis), x)
+
+
+def cross_entropy(x, target, ignored=-100, reduction="mean"):
+    """The cross-entropy of logits (batch, classes, ...) with classes (batch, ...)."""
+    counted = target != ignored
+    index = ops.expand_dims(ops.where(counted, target, 0), 1)
+    losses = -ops.squeeze(ops.take_along_axis(ops.log_softmax(x, axis=1), index, axis=1), 1)
+    losses = ops.where(counted, losses, 0.0)
+    if reduction == "none":
+        return losses
+    total = ops.sum(losses)
+    return total if reduction == "sum" else total / ops.sum(ops.cast(counted, x.dtype))
+
+
+def grouped_conv_transpose(x, kernel, bias, strides, padding, extra, dilation, groups):
+    """A transposed convolution in groups of an image with channels last, with PyTorch's kernel."""
+    rank = len(strides)
+    kernel = ops.transpose(kernel, (*range(2, rank + 2), 1, 0))
+    parts = []
+    for part, weights in zip(ops.split(x, groups, axis=-1), ops.split(kernel, groups, axis=-1), strict=True):
+        parts.append(ops.conv_transpose(part, weights, strides, dilation_rate=dilation))
+    y = ops.concatenate(parts, axis=-1)
+    for index in range(rank):
+        width = dilation[index] * (kernel.shape[index] - 1) + 1
+        before, end = padding[index], (ops.shape(x)[index + 1] - 1) * strides[index] + width + extra[index]
+        missing = end - padding[index] - ops.shape(y)[index + 1]
+        y = ops.pad(y, [(0, max(missing, 0) if axis == index + 1 else 0) for axis in range(rank + 2)])
+        y = ops.take(y, ops.arange(before, end - before), axis=index + 1)
+    return y if bias is None else y + bias
+
+
 def add_rows(x, index, values):
     """``x`` with every row of ``values`` added to the row that ``index`` names."""
     index = ops.where(index < 0, index + ops.shape(x)[0], index)
@@ -182,3 +224,14 @@ def max_pool(x, window, strides, padding, ceil=False):
         count -= ceil and count * stride >= size + pad
         pads.append((pad, max(count * stride + width - size - pad, 0)))
     return ops.max_pool(ops.pad(x, [*pads, (0, 0)], constant_values=-math.inf), window, strides)
+
+
+def float_limit(name, dtype):
+    """A limit of a floating-point type, as in ``torch.finfo``: ``min``, ``max``, ``tiny`` or ``eps``."""
+    largest, tiny, eps = {
+        "float16": (65504.0, 2.0**-14, 2.0**-10),
+        "bfloat16": (3.3895313892515355e38, 2.0**-126, 2.0**-7),
+        "float32": (3.4028234663852886e38, 2.0**-126, 2.0**-23),
+        "float64": (1.7976931348623157e308, 2.0**-1022, 2.0**-52),
+    }[keras.backend.standardize_dtype(dtype)]
+    return {"min": -largest, "max": largest, "tiny": tiny, "eps": eps}[name]

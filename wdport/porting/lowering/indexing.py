@@ -9,7 +9,6 @@ import numpy as np
 
 from wdport.porting.functions import canonical
 from wdport.porting.graph import Node, Size, Slice, TensorSource, TracedTensor
-from wdport.porting.lowering.arithmetic import keras_dtype
 from wdport.porting.lowering.graph_lowering import GraphLowering
 from wdport.porting.lowering.keras_graph import (
     Indices,
@@ -17,6 +16,7 @@ from wdport.porting.lowering.keras_graph import (
     KerasValue,
     Placed,
     identity,
+    keras_dtype,
 )
 from wdport.porting.lowering.reshapes import sizes_of
 from wdport.porting.lowering.rules import NotLoweredError, lowers, named_arguments
@@ -152,6 +152,9 @@ def assigned(lowering: GraphLowering, tensor: TracedTensor, index: Any, value: A
     if any(isinstance(item, (TracedTensor, tuple)) or item is None for item in items):
         raise NotLoweredError("assignment through an index of tensors")
     filled = _filled(items, len(tensor.shape))
+    steps = [axis for axis, item in enumerate(filled) if isinstance(item, Slice) and item.step not in (None, 1)]
+    if steps:
+        return _every(lowering, tensor, filled, steps, value)
     starts: list[Any] = []
     shape: list[Any] = []
     for item, length, size in zip(filled, tensor.shape, sizes, strict=True):
@@ -161,11 +164,14 @@ def assigned(lowering: GraphLowering, tensor: TracedTensor, index: Any, value: A
     if isinstance(value, TracedTensor):
         update = lowering.plain(value)
         rest = [size for size, item in zip(shape, filled, strict=True) if isinstance(item, Slice)]
-        update = lowering.emit("ops.broadcast_to", update, tuple(rest))
-        update = lowering.emit("ops.reshape", update, tuple(shape))
+        if len(value.shape) != len(rest) or 1 in value.shape:
+            update = lowering.emit("ops.broadcast_to", update, tuple(rest))
+        if len(rest) < len(shape):
+            update = lowering.emit("ops.reshape", update, tuple(shape))
     else:
         update = lowering.emit("ops.full", tuple(shape), value)
-    update = lowering.emit("ops.cast", update, keras_dtype(tensor.dtype))
+    if not isinstance(value, TracedTensor) or value.dtype != tensor.dtype or tensor.kind != "float":
+        update = lowering.emit("ops.cast", update, keras_dtype(tensor.dtype))
     return lowering.placed(lowering.emit("ops.slice_update", target, tuple(starts), update), tensor)
 
 
@@ -173,8 +179,6 @@ def _span(lowering: GraphLowering, item: Any, length: int, size: Any) -> tuple[A
     """The first place that an index takes along an axis, and how many."""
     if not isinstance(item, Slice):
         return (lowering.size(item) if int(item) >= 0 else KerasSize("-", (size, -int(item)))), 1
-    if item.step not in (None, 1):
-        raise NotLoweredError("assignment with a step")
 
     def limit(value: Any, usual: Any) -> Any:
         if value is None or int(value) >= length:
@@ -185,6 +189,23 @@ def _span(lowering: GraphLowering, item: Any, length: int, size: Any) -> tuple[A
     if start == 0:
         return start, stop
     return start, stop - start if isinstance(stop, int) and isinstance(start, int) else KerasSize("-", (stop, start))
+
+
+def _every(
+    lowering: GraphLowering, tensor: TracedTensor, items: Sequence[Any], steps: Sequence[int], value: Any
+) -> Placed:  # fmt: skip
+    """An assignment to every n-th place along an axis."""
+    (axis, *more), full = steps, Slice(None, None, None)
+    item = items[axis]
+    if more or any(other != full for index, other in enumerate(items) if index != axis) or int(item.step) < 1:
+        raise NotLoweredError("assignment with a step and another index")
+    limits = [limit for limit in (item.start, item.stop) if limit is not None]
+    if any(int(limit) < 0 for limit in limits) or item.stop is not None:
+        raise NotLoweredError("assignment with a step up to a place")
+    values = lowering.plain(value) if isinstance(value, TracedTensor) else value
+    start = 0 if item.start is None else lowering.size(item.start)
+    result = lowering.emit("helpers.put_every", lowering.plain(tensor), values, axis, start, lowering.size(item.step))
+    return lowering.placed(result, tensor)
 
 
 def _masked(lowering: GraphLowering, tensor: TracedTensor, mask: TracedTensor, value: Any) -> Placed:

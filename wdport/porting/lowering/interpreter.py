@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -18,6 +19,7 @@ from wdport.porting.graph import Graph, Slice
 from wdport.porting.lowering import helpers
 from wdport.porting.lowering.keras_graph import (
     FloatDtype,
+    FloatLimit,
     Indices,
     KerasGraph,
     KerasSize,
@@ -48,12 +50,14 @@ class Interpreter(keras.Model):  # type: ignore[misc]
 
     Attributes:
         results: the output of every step of the last call.
+        supplied: the outputs of the steps without a counterpart, by the step.
     """
 
     def __init__(self, graph: KerasGraph, shapes: Mapping[str, Sequence[int]]) -> None:
         super().__init__()
         self.graph = graph
         self.results: dict[int, Any] = {}
+        self.supplied: dict[int, Any] = {}
         for name, layer in graph.layers.items():
             setattr(self, name, make_layer(layer.call))
         for path, name in graph.variables.items():
@@ -94,6 +98,8 @@ class Interpreter(keras.Model):  # type: ignore[misc]
                 if value.tensor is not None:
                     return keras.ops.shape(self._get(value.tensor, results, arrays))[value.axis]
                 operands = [resolved(operand) for operand in value.operands]
+                if value.operator == "math.sqrt":
+                    return math.sqrt(operands[0])
                 return -operands[0] if len(operands) == 1 else _OPERATORS[value.operator](*operands)
             if isinstance(value, Indices):
                 return tuple(map(resolved, value.items))
@@ -101,13 +107,17 @@ class Interpreter(keras.Model):  # type: ignore[misc]
                 return slice(*map(resolved, (value.start, value.stop, value.step)))
             if isinstance(value, FloatDtype):
                 return _float()
+            if isinstance(value, FloatLimit):
+                return helpers.float_limit(value.name, _float())  # type: ignore[no-untyped-call]
             return tuple(map(resolved, value)) if isinstance(value, tuple) else value
 
         args, kwargs = resolved(step.args), {key: resolved(value) for key, value in step.kwargs.items()}
+        if step.call == "hole":
+            return self.supplied[step.serial]
         if step.call == "layer":
             return getattr(self, step.layer)(*args, **kwargs)
         if step.call == "index":
-            return args[0][args[1]]
+            return args[0][args[1][0] if isinstance(args[0], list) else args[1]]
         if step.call in _OPERATORS:
             return _OPERATORS[step.call](*args)
         if step.call.startswith("helpers."):

@@ -5,13 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from string import ascii_lowercase
 from typing import Any, Literal
+
+import numpy as np
 
 from wdport.mapping.kinds.kind import KerasCall
 from wdport.porting.graph import Node
 
 Order = tuple[int, ...]
 """The axes of PyTorch's tensor in the order of the Keras tensor."""
+
+
+MOST_NUMBERS = 16
+"""Numbers of a constant that are written out."""
 
 
 @dataclass(frozen=True)
@@ -26,10 +33,10 @@ class KerasValue:
 
 @dataclass(frozen=True)
 class KerasSize:
-    """An integer computed from sizes: the size of an axis of a tensor, or an operator of two operands."""
+    """A number computed from sizes: the size of an axis of a tensor, or an operator of two operands."""
 
     operator: str
-    operands: tuple[KerasSize | int, ...] = ()
+    operands: tuple[KerasSize | float, ...] = ()
     tensor: KerasValue | None = None
     axis: int = 0
 
@@ -47,6 +54,32 @@ class FloatDtype:
 
 
 @dataclass(frozen=True)
+class FloatLimit:
+    """A limit of floating-point numbers in the port's own precision, as ``torch.finfo`` has it: ``min``, ``max``,
+    ``tiny`` or ``eps``."""
+
+    name: str
+
+
+_FINFO = np.finfo(np.float64)
+_LIMITS = {float(getattr(_FINFO, name)): FloatLimit(name) for name in ("min", "max", "tiny", "eps")}
+
+
+def with_limits(value: Any) -> Any:
+    """Nested arguments in which the limits of float64, the precision of PyTorch's run, are those of the port."""
+    if isinstance(value, float):
+        return _LIMITS.get(value, value)
+    return tuple(map(with_limits, value)) if type(value) is tuple else value
+
+
+def keras_dtype(dtype: str) -> Any:
+    """A dtype of PyTorch's run in Keras: floating-point values have the port's precision."""
+    if dtype in ("float64", "float32"):
+        return FloatDtype()
+    return {"int64": "int32"}.get(dtype, dtype)
+
+
+@dataclass(frozen=True)
 class KerasStep:
     """One call.
 
@@ -54,7 +87,7 @@ class KerasStep:
         serial: its position among all steps.
         node: the serial of the node of PyTorch that it belongs to.
         call: a function of ``keras.ops`` or ``keras.activations`` such as ``ops.mean``, an operator such as ``+``,
-            ``index`` for an index, or ``layer`` for a call of the layer ``layer``.
+            ``index`` for an index, ``layer`` for a call of the layer ``layer``, or ``hole``.
         args: its positional arguments: :class:`KerasValue`, :class:`KerasSize`, numbers, texts, and tuples of these.
         kwargs: its named arguments.
         layer: the name of the layer.
@@ -90,10 +123,30 @@ class Alias:
 
 @dataclass(frozen=True)
 class Hole:
-    """A node without a counterpart, and why."""
+    """A node without a counterpart.
+
+    Attributes:
+        node: the node.
+        what: why it has none.
+        method: a name for the method that stands for it; "" if nothing after it can be known.
+        parameters: the names of the method's parameters.
+        text: the call in PyTorch, with these names.
+        shapes: those of the operands and outputs in the traced run.
+        constant: the constant that the method stands for, instead of a call.
+    """
 
     node: Node
     what: str
+    method: str = ""
+    parameters: tuple[str, ...] = ()
+    text: str = ""
+    shapes: str = ""
+    constant: int | None = None
+
+    @property
+    def key(self) -> object:
+        """What is equal where one method will do."""
+        return self.text, self.parameters, self.what
 
 
 @dataclass(frozen=True)
@@ -124,7 +177,8 @@ class KerasGraph:
         constants: arrays.
         inputs: the inputs, as they are placed.
         outputs: the outputs, as they are placed.
-        hole: the first node without a counterpart.
+        holes: the nodes without a counterpart, by the step that stands for each.
+        refused: the node after which nothing is known; the graph ends there.
         rows: rows of the table, as fields.
     """
 
@@ -132,16 +186,42 @@ class KerasGraph:
     layers: dict[str, KerasLayer] = field(default_factory=dict)
     variables: dict[str, str] = field(default_factory=dict)
     aliases: dict[str, Alias] = field(default_factory=dict)
-    computed: set[str] = field(default_factory=set)
+    computed: dict[str, None] = field(default_factory=dict)
     constants: list[Any] = field(default_factory=list)
     inputs: dict[str, Placed] = field(default_factory=dict)
     outputs: list[Placed] = field(default_factory=list)
-    hole: Hole | None = None
+    holes: dict[int, Hole] = field(default_factory=dict)
+    refused: Hole | None = None
     rows: list[Mapping[str, str]] = field(default_factory=list)
+
+    @property
+    def hole(self) -> Hole | None:
+        """The first node without a counterpart."""
+        return next(iter(self.holes.values()), self.refused)
 
 
 def identity(rank: int) -> Order:
     return tuple(range(rank))
+
+
+def axis_letters(rank: int) -> str:
+    """Names for the axes of a tensor of PyTorch."""
+    return {1: "b", 2: "bc", 3: "bct", 4: "bchw", 5: "bcdhw"}.get(rank, ascii_lowercase[:rank])
+
+
+def axes_text(axes: Sequence[str], order: Sequence[int], names: Sequence[str] = "") -> str:
+    """Axes in PyTorch and, if their order is another one there, their ``names`` in the port, as a table states them."""
+    plain = list(order) == sorted(order)
+    return " ".join(axes) + ("" if plain else f" -> {' '.join((names or axes)[axis] for axis in order)}")
+
+
+def weight_in_keras(kind: str, name: str, rank: int) -> tuple[str, Order]:
+    """The variable of a layer for a weight of a class of torch, and the order of its axes; "" if it is not known."""
+    variables = {"Linear": "kernel", "Embedding": "embeddings", **{f"Conv{axes}d": "kernel" for axes in (1, 2, 3)}}
+    if kind not in variables or name != "weight":
+        return "bias" if kind in variables and name == "bias" else "", identity(rank)
+    order = (1, 0) if kind == "Linear" else (*range(2, rank), 1, 0) if kind.startswith("Conv") else identity(rank)
+    return variables[kind], order
 
 
 def channels_last(rank: int) -> Order:
@@ -155,4 +235,9 @@ def inverse(order: Sequence[int]) -> Order:
 
 def word_of(call: KerasCall) -> str:
     """A name for an attribute that holds a layer: its class in lower case with underscores."""
-    return re.sub(r"(?<=[a-z])(?=[A-Z])", "_", call.name.rpartition(".")[2]).lower()
+    return snake(call.name)
+
+
+def snake(name: str) -> str:
+    """The last part of a class's name in lower case with underscores."""
+    return re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name.rpartition(".")[2]).lower()

@@ -7,14 +7,25 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from wdport.mapping.kinds import FUNCTIONS, KINDS, MODULES
-from wdport.mapping.kinds.kind import Atom, Counterpart, KerasCall, TorchCall
+from wdport.mapping.kinds.kind import Atom, Counterpart, KerasCall, TorchCall, layer
 from wdport.porting.functions import bound, canonical
-from wdport.porting.graph import Node, TensorSource, TracedTensor, expressions_in
+from wdport.porting.graph import STOCHASTIC_DEPTH, Node, expressions_in
 from wdport.porting.lowering.graph_lowering import GraphLowering
-from wdport.porting.lowering.keras_graph import KerasValue, Order, Placed, channels_last, identity, word_of
-from wdport.porting.lowering.rules import LAYER, LAYER_RULES, RULES, NotLoweredError, Rule, lowers
+from wdport.porting.lowering.keras_graph import (
+    KerasValue,
+    Order,
+    Placed,
+    axes_text,
+    axis_letters,
+    channels_last,
+    identity,
+    weight_in_keras,
+    word_of,
+)
+from wdport.porting.lowering.rules import LAYER, LAYER_RULES, RULES, NotLoweredError, Rule, lowers, lowers_layers
 from wdport.porting.outline.axes import image, named
-from wdport.porting.outline.counterparts import LAYERS, function_settings
+from wdport.porting.outline.counterparts import LAYERS, defaults, function_settings
+from wdport.porting.settings import equal
 
 
 @lowers(LAYER)
@@ -39,16 +50,30 @@ def lower_layer(lowering: GraphLowering, node: Node, _: dict[str, Any]) -> Any:
     return tied or _called(lowering, node, name, module.settings, module.path)
 
 
+@lowers_layers(STOCHASTIC_DEPTH)
+def _stochastic_depth(lowering: GraphLowering, node: Node) -> Placed:
+    """Dropout of whole samples."""
+    assert node.module is not None
+    placed, output = lowering.place(node.inputs[0]), node.outputs[0]
+    noise = (None, *[1] * (len(output.shape) - 1))
+    drop = layer("Dropout", {"rate": node.module.settings["rate"], "noise_shape": noise})
+    return lowering.placed(lowering.layer(drop, placed.value, torch=node.module.path), output, placed.order)
+
+
 def _tied(lowering: GraphLowering, node: Node) -> Placed | None:
-    """A dense layer or an embedding whose weight is that of another layer, and which reads that layer's variable."""
+    """A dense layer or an embedding whose weight is a variable already, such as that of another layer."""
     module = node.module
     assert module is not None
-    held = lowering.graph.tensors.get(f"{module.path}.weight".lstrip("."))
+    path = f"{module.path}.weight".lstrip(".")
+    held = lowering.graph.tensors.get(path)
     first = held.same_as if held is not None else ""
     owner = lowering.graph.modules[first.rpartition(".")[0]].torch if first else ""
-    if owner not in ("Linear", "Embedding"):
-        return None
-    weight = lowering.alias(first, "embeddings" if owner == "Embedding" else "kernel")
+    weight: KerasValue | None = None
+    if owner in ("Linear", "Embedding"):
+        weight = lowering.alias(first, "embeddings" if owner == "Embedding" else "kernel")
+    elif held is not None and path in lowering.result.variables:
+        # Read before, in PyTorch's order, which is that of an embedding.
+        owner, weight = "Embedding", lowering.plain(lowering.held(path))
     if weight is None:
         return None
     # The kernel of a dense layer is transposed in Keras.
@@ -56,13 +81,21 @@ def _tied(lowering: GraphLowering, node: Node) -> Placed | None:
         weight = lowering.emit("ops.transpose", weight)
     value, output = lowering.plain(node.inputs[0]), node.outputs[0]
     if module.torch == "Embedding":
-        return lowering.placed(lowering.emit("ops.take", weight, value, axis=0), output)
+        rows = lowering.placed(lowering.emit("ops.take", weight, value, axis=0), output)
+        return without_slope(lowering, rows, value, module.settings.get("padding_idx"))
     result = lowering.emit("@", value, weight)
     if "bias" in module.parameters:
-        name = f"{module.path}.bias".lstrip(".")
-        bias = TracedTensor(TensorSource("parameter", name), module.parameters["bias"], output.dtype)
-        result = lowering.emit("+", result, lowering.plain(bias))
+        result = lowering.emit("+", result, lowering.plain(lowering.held(f"{module.path}.bias".lstrip("."))))
     return lowering.placed(result, output)
+
+
+def without_slope(lowering: GraphLowering, rows: Placed, ids: KerasValue, padding: int | None) -> Placed:
+    """Rows of an embedding, of which that of ``padding_idx`` has no gradient."""
+    if padding is None:
+        return rows
+    is_padding = lowering.emit("ops.expand_dims", lowering.emit("==", ids, padding), -1)
+    fixed = lowering.emit("ops.stop_gradient", rows.value)
+    return lowering.placed(lowering.emit("ops.where", is_padding, fixed, rows.value), rows.shape)
 
 
 def lower_function(lowering: GraphLowering, node: Node, arguments: Mapping[str, Any]) -> Any:
@@ -115,12 +148,16 @@ def _called(lowering: GraphLowering, node: Node, name: str, settings: Mapping[st
     if rank > 2 and order == identity(rank) and rule != "image":
         axes = tuple((atom,) for atom in named_atoms(tensor.shape))
     used = frozenset(lowering.read.get(node.serial, {0}))
-    call = TorchCall(tensor.shape, axes, {}, used)
+    call = TorchCall(tensor.shape, axes, {}, used, node.module is not None and path in lowering.padded_before)
     if name.startswith("Adaptive") and isinstance(sizes := settings.get("output_size"), tuple):
         free = [axis for axis, size in enumerate(sizes, 2) if size is None and lowering.is_free(tensor, axis)]
         if free:
             raise NotLoweredError(f"{name} that keeps a size that is free")
-    if name in _COMPOSED and (settings.get("ceil_mode") or settings.get("size") is not None):
+    if (
+        name in _COMPOSED
+        and "Transpose" not in name
+        and (settings.get("ceil_mode") or settings.get("size") is not None)
+    ):
         # The layer's arguments would depend on the size of the input.
         return _OWN_RULES[_COMPOSED[name]](lowering, node, {**settings, "input": tensor})
     counterpart = LAYERS[name](name, settings, call)
@@ -140,6 +177,9 @@ def _called(lowering: GraphLowering, node: Node, name: str, settings: Mapping[st
     out_rank = len(output.shape)
     if rule == "image":
         return lowering.placed(value, output, channels_last(out_rank))
+    if name == "Embedding":
+        padding = settings.get("padding_idx")
+        return without_slope(lowering, lowering.placed(value, output), lowering.plain(tensor), padding)
     if rule == "features":
         return lowering.placed(value, output)
     return lowering.placed(value, output, order)
@@ -169,7 +209,12 @@ def _chain(lowering: GraphLowering, counterpart: Counterpart, value: KerasValue,
     weighted = [call for call in layers if not call.name.startswith(_WITHOUT_WEIGHTS)]
     main = (weighted or layers or [counterpart.calls[-1]])[-1]
     is_module = lowering.node.module is not None
+    parent = lowering.graph.modules[path.rpartition(".")[0]] if is_module and "." in path else None
     for call in counterpart.calls:
+        if parent is not None and parent.torch == "Sequential" and _is_activation(call):
+            activation = call.name.partition(".")[2]
+            value = lowering.layer(layer("Activation", {"activation": activation}), value, torch=path)
+            continue
         if not call.name.startswith("layers."):
             arguments = dict(call.arguments)
             widths = (arguments.pop("pad_width"),) if "pad_width" in arguments else ()
@@ -184,6 +229,7 @@ def _chain(lowering: GraphLowering, counterpart: Counterpart, value: KerasValue,
         if call is main and path and not is_module:
             # The module that calls the function is a class of the port, and the layer is its attribute.
             place = f"{path}.{word_of(call)}"
+        fed = value
         has_layer = has_row and any(layer.torch == place and layer.kind for layer in lowering.result.layers.values())
         if has_row and not has_layer and any(one.rpartition(".")[0] == path for one in lowering.result.variables):
             raise NotLoweredError(f"{path} is called after its weights were read")
@@ -192,8 +238,45 @@ def _chain(lowering: GraphLowering, counterpart: Counterpart, value: KerasValue,
         )
         if has_row and not has_layer:
             step = lowering.result.steps[value.step]
-            lowering.result.rows.append({"torch": path, "keras": step.layer, "kind": counterpart.kind})
+            row = {"torch": path, "keras": step.layer, "kind": counterpart.kind}
+            tensors = _tensor_rows(lowering, path, step.layer)
+            lowering.result.rows += tensors or [row | _axes(lowering, fed, path)]
     return value
+
+
+def _is_activation(call: KerasCall) -> bool:
+    """Whether a function of Keras is an activation that a layer is given by its name."""
+    declared = defaults(call.name)
+    return call.name.startswith("activations.") and all(
+        key in declared and equal(value, declared[key]) for key, value in call.arguments.items()
+    )
+
+
+def _tensor_rows(lowering: GraphLowering, path: str, layer_name: str) -> list[dict[str, str]]:
+    """The rows of the weights of a module that is never called, as in ``F.linear(x, self.dense.weight)``: verify has no
+    layer there to compare."""
+    module = lowering.graph.modules[path]
+    if any(node.module is not None and node.module.path == path for node in lowering.graph.nodes):
+        return []
+    rows = []
+    for name, shape in module.parameters.items():
+        variable, order = weight_in_keras(module.torch, name, len(shape))
+        if not variable:
+            return []
+        rule = axes_text(axis_letters(len(order)), order) if order != identity(len(order)) else "identity"
+        rows.append({"torch": f"{path}.{name}", "keras": f"{layer_name}/{variable}", "rule": rule})
+    return rows
+
+
+def _axes(lowering: GraphLowering, value: KerasValue, path: str) -> dict[str, str]:
+    """The axes of a layer whose value is the input of a module of PyTorch, which permutes it and calls a function."""
+    caller = lowering.graph.nodes[lowering.node.parent]
+    if lowering.node.module is not None or caller.module is None or caller.module.path != path:
+        return {}
+    placed = lowering.places.get(caller.inputs[0].source) if caller.inputs else None
+    if placed is None or placed.value != value or placed.plain:
+        return {}
+    return {"axes": axes_text(axis_letters(len(placed.order)), placed.order)}
 
 
 _FUNCTIONS: Mapping[str, Callable[[KerasCall], str]] = {
@@ -217,7 +300,8 @@ def _word(call: KerasCall) -> str:
 _WITHOUT_WEIGHTS = ("layers.ZeroPadding", "layers.Cropping")
 
 
-_COMPOSED = {"Upsample": "interpolate", "UpsamplingNearest2d": "interpolate", "UpsamplingBilinear2d": "interpolate",
+_COMPOSED = {**{f"ConvTranspose{rank}d": f"conv_transpose{rank}d" for rank in (1, 2, 3)},
+             "Upsample": "interpolate", "UpsamplingNearest2d": "interpolate", "UpsamplingBilinear2d": "interpolate",
              **{f"{which}Pool{rank}d": f"{which.lower()}_pool{rank}d" for which in ("Avg", "Max")
                 for rank in (1, 2, 3)}}  # fmt: skip
 """Functions whose rule lowers a module that Keras has no layer for."""

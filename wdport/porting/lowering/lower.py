@@ -31,7 +31,7 @@ def lower(
     neither inputs nor sizes may become a constant. ``other`` is the graph of a run with inputs of other sizes: what
     differs in a way that is not seen is a hole."""
     register()
-    lowering = GraphLowering(with_sources(graph), values or {}, construction, other and with_sources(other))
+    lowering = GraphLowering(with_sources(graph, True), values or {}, construction, other and with_sources(other, True))
     lowering.run()
     return lowering.result
 

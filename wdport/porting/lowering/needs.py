@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wdport.mapping.kinds import FUNCTIONS, MODULES
 from wdport.porting.functions import canonical
-from wdport.porting.graph import Graph, Node, SizeExpression, TensorSource, TracedTensor, expressions_in
+from wdport.porting.graph import (
+    STOCHASTIC_DEPTH,
+    Graph,
+    Node,
+    SizeExpression,
+    TensorSource,
+    TorchModule,
+    TracedTensor,
+    expressions_in,
+)
 
 
 def sizes_in(value: Any) -> Iterator[TensorSource]:
@@ -37,9 +47,9 @@ def is_image(node: Node) -> bool:
 
 
 _PASSING = frozenset((
-    "add", "sub", "mul", "div", "pow", "rsub", "rdiv", "cat", "reshape", "flatten", "permute", "transpose", "pad",
+    "add", "sub", "mul", "div", "pow", "rsub", "rdiv", "cat", "reshape", "flatten", "pad",
     "maximum", "minimum", "clamp", "getitem", "chunk", "split", "neg", "exp", "log", "sqrt", "rsqrt", "abs", "where",
-    "to", "float", "unflatten", "movedim", "contiguous", "clone", "squeeze", "unsqueeze", "stack", "expand",
+    "to", "float", "unflatten", "contiguous", "clone", "squeeze", "unsqueeze", "stack", "expand",
 ))  # fmt: skip
 
 
@@ -48,7 +58,8 @@ def passes_layout(node: Node) -> bool:
     if node.same is not None:
         return True
     if node.module is not None:
-        return node.module.torch in MODULES and MODULES[node.module.torch].output == ""
+        name = node.module.torch
+        return name == STOCHASTIC_DEPTH or (name in MODULES and MODULES[name].output == "")
     function = canonical(node.name)
     elementwise = function in FUNCTIONS and MODULES[FUNCTIONS[function].module].output == ""
     return function in _PASSING or elementwise
@@ -107,3 +118,31 @@ def asks_mask(graph: Graph, tensor: TracedTensor) -> bool:
             visited.add(current.source)
             left += graph.nodes[current.source.node].inputs
     return tensor.kind == "bool"
+
+
+def padded_before(graph: Graph) -> frozenset[str]:
+    """Convolutions that a layer of their own pads: one at the same place in another instance of a class has a stride,
+    with which Keras's ``same`` pads other sides than PyTorch."""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for path, module in graph.modules.items():
+        if re.fullmatch(r"Conv\dd", module.torch) and module.settings.get("padding_mode") == "zeros":
+            owner = path.rpartition(".")[0]
+            if graph.modules[owner].torch == "Sequential" and not _pads(module):
+                continue
+            while owner and graph.modules[owner].torch in ("Sequential", "ModuleList", "ModuleDict"):
+                owner = owner.rpartition(".")[0]
+            place = path.removeprefix(f"{owner}.")
+            groups.setdefault((graph.modules[owner].type, place), []).append(path)
+    return frozenset(path for paths in groups.values() if len(paths) > 1 and _has_both(graph, paths) for path in paths)
+
+
+def _pads(module: TorchModule) -> bool:
+    padding = module.settings["padding"]
+    return not isinstance(padding, str) and max(padding) > 0
+
+
+def _has_both(graph: Graph, paths: Sequence[str]) -> bool:
+    """Whether some of these convolutions have a stride and a padding, and others no stride."""
+    modules = [graph.modules[path] for path in paths]
+    strided = [max(module.settings["stride"]) > 1 for module in modules]
+    return not all(strided) and any(s and _pads(module) for s, module in zip(strided, modules, strict=True))

@@ -11,6 +11,7 @@ from wdport.porting.lowering.keras_graph import (
     KerasValue,
     Placed,
 )
+from wdport.porting.lowering.layers import without_slope
 from wdport.porting.lowering.rules import NotLoweredError, lowers, named_arguments
 
 
@@ -54,10 +55,18 @@ def _linear(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> P
     return lowering.placed(value, node.outputs[0])
 
 
+@lowers("bilinear")
+def _bilinear(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Placed:
+    first, second, weight, *bias = map(lowering.plain, node.inputs)
+    value = lowering.emit("ops.einsum", "...i,oij,...j->...o", first, weight, second)
+    return lowering.placed(lowering.emit("+", value, bias[0]) if bias else value, node.outputs[0])
+
+
 @lowers("embedding")
 def _embedding(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Placed:
     table, ids = lowering.plain(arguments["weight"]), lowering.plain(arguments["input"])
-    return lowering.placed(lowering.emit("ops.take", table, ids, axis=0), node.outputs[0])
+    rows = lowering.placed(lowering.emit("ops.take", table, ids, axis=0), node.outputs[0])
+    return without_slope(lowering, rows, ids, arguments.get("padding_idx"))
 
 
 @lowers("scaled_dot_product_attention")

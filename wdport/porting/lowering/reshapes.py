@@ -73,12 +73,30 @@ def _reshape_order(placed: Placed, after: Sequence[int]) -> Order | None:
     return tuple(order)
 
 
+def _moved_before(placed: Placed, after: Sequence[int]) -> Order | None:
+    """The order of the axes before a reshape whose result has channels last; ``None`` if axes must be split for it."""
+    groups = (
+        None if 0 in placed.shape or 0 in after else atoms_of(tuple(map(int, placed.shape)), tuple(map(int, after)))
+    )
+    if groups is None:
+        return None
+    before, behind = groups
+    atoms = [atom for axis in channels_last(len(after)) for atom in behind[axis]]
+    full = sorted((axis for axis in placed.order if before[axis]), key=lambda axis: atoms.index(before[axis][0]))
+    if [atom for axis in full for atom in before[axis]] != atoms:
+        return None
+    return (*full, *(axis for axis in placed.order if not before[axis]))
+
+
 def reshaped(lowering: GraphLowering, node: Node, tensor: TracedTensor, target: Sequence[Any]) -> Placed:
     """A reshape to ``target``, in PyTorch's order."""
     output = node.outputs[0]
     placed = lowering.place(tensor)
     order = _reshape_order(placed, output.shape)
     wants = output.source in lowering.wants_channels_last
+    if order is None and wants and (moved := _moved_before(placed, output.shape)) is not None:
+        placed = lowering.placed(lowering.moved(placed, moved), tensor, moved)
+        order = channels_last(len(output.shape))
     if order is None:
         placed = lowering.placed(lowering.plain(tensor), tensor)
         order = identity(len(output.shape))
@@ -175,7 +193,9 @@ def _permute(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> 
     # The same values in the same places, read as PyTorch's new axes.
     same = tuple(back[axis] for axis in placed.order)
     goal = channels_last(rank) if output.source in lowering.wants_channels_last else identity(rank)
-    if same in (goal, identity(rank)) or (not placed.plain and same == channels_last(rank)):
+    stays = same in (goal, identity(rank)) or (same == channels_last(rank) and (rank > 3 or not placed.plain))
+    # Of more axes than an image has, a reshape that follows knows better where they go.
+    if stays or (rank > 4 and not placed.plain):
         return lowering.placed(placed.value, output, same)
     value = lowering.emit("ops.transpose", placed.value, tuple(same.index(axis) for axis in goal))
     return lowering.placed(value, output, goal)

@@ -12,6 +12,10 @@ class NotLoweredError(Exception):
     """A node has no counterpart; the message says why."""
 
 
+class NotTrustedError(NotLoweredError):
+    """What a node reads or changes is not known, and neither is anything after it."""
+
+
 Rule = Callable[[Any, Node, dict[str, Any]], Any]
 """Lowers one call of a function, given the lowering, the node and its arguments by name; returns where its output is
 placed, or several."""

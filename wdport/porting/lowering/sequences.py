@@ -10,7 +10,7 @@ import numpy as np
 from wdport.mapping.kinds.kind import KerasCall, TorchCall, layer
 from wdport.porting.graph import Node, TracedTensor, traced_tensors
 from wdport.porting.lowering.graph_lowering import GraphLowering
-from wdport.porting.lowering.keras_graph import Indices, KerasLayer, KerasValue, Placed
+from wdport.porting.lowering.keras_graph import FloatDtype, Indices, KerasLayer, KerasSize, KerasValue, Placed
 from wdport.porting.lowering.rules import NotLoweredError, lowers_layers
 from wdport.porting.outline.counterparts import LAYERS
 
@@ -35,7 +35,8 @@ def _recurrent(lowering: GraphLowering, node: Node) -> list[Placed]:
     states: list[list[KerasValue]] = []
     keep = bool(used - {0}) or bool(starts)
     # Layers of one module are a list in the port.
-    paths = [f"{module.path}.{index}" if several else module.path for index in range(len(counterpart.calls))]
+    paths = [f"{module.path}.{index}".lstrip(".") if several else module.path
+             for index in range(len(counterpart.calls))]  # fmt: skip
     first = next((layer.name for layer in lowering.result.layers.values() if layer.torch == paths[0]), "")
     base = first.partition("_")[0] or f"l{len(lowering.result.layers)}"
     for index, call in enumerate(counterpart.calls):
@@ -135,25 +136,25 @@ def _visible(lowering: GraphLowering, masks: Mapping[str, TracedTensor], heads: 
     return visible
 
 
-@lowers_layers("GRUCell", "RNNCell")
-def _cell(lowering: GraphLowering, node: Node) -> Placed:
-    """One step of ``GRUCell`` or ``RNNCell``, with its state."""
-    module, state = node.module, node.kwargs.get("hx")
+@lowers_layers("GRUCell", "RNNCell", "LSTMCell")
+def _cell(lowering: GraphLowering, node: Node) -> list[Placed]:
+    """One step of a cell; without states, they are zeros."""
+    module, tensor = node.module, node.inputs[0]
     assert module is not None
-    tensor = node.inputs[0]
     counterpart = LAYERS[module.torch](module.torch, module.settings, TorchCall(tensor.shape))
-    if not counterpart.calls or not isinstance(state, TracedTensor) or len(tensor.shape) != 2:
-        raise NotLoweredError("a cell without a state or a batch axis")
+    if not counterpart.calls or len(tensor.shape) != 2:
+        raise NotLoweredError("; ".join(counterpart.notes) or "a cell without a batch axis")
     (call,) = counterpart.calls
     has_layer = any(layer.torch == module.path for layer in lowering.result.layers.values())
-    states = (lowering.plain(state),)
-    result = lowering.layer(call, lowering.plain(tensor), states, torch=module.path, kind=counterpart.kind)
+    value = lowering.plain(tensor)
+    states = [lowering.plain(state) for state in traced_tensors(node.kwargs.get("hx"))]
+    if not states:
+        shape = (KerasSize("size", tensor=value, axis=0), module.settings["hidden_size"])
+        states = [lowering.emit("ops.zeros", shape, dtype=FloatDtype())] * len(node.outputs)
+    result = lowering.layer(call, value, tuple(states), torch=module.path, kind=counterpart.kind)
     if not has_layer:
         name = lowering.result.steps[result.step].layer
         lowering.result.rows.append({"torch": module.path, "keras": name, "kind": counterpart.kind})
-    return lowering.placed(KerasValue("step", step=result.step, index=0), node.outputs[0])
-
-
-@lowers_layers("LSTMCell")
-def _lstm_cell(lowering: GraphLowering, node: Node) -> Placed:
-    raise NotLoweredError("a cell with two states")
+    output, after = (KerasValue("step", step=result.step, index=index) for index in (0, 1))
+    values = [output] if len(node.outputs) == 1 else [output, lowering.emit("index", after, Indices((1,)))]
+    return [lowering.placed(value, output) for value, output in zip(values, node.outputs, strict=True)]

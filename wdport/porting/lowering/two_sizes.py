@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wdport.porting.graph import Graph, Guard, Node, Size, SizeExpression, TensorSource, TracedTensor, mapped
+from wdport.porting.graph import Graph, Guard, Node, Size, SizeExpression, SizeFloat, TensorSource, TracedTensor, mapped
 
 
 @dataclass(frozen=True)
@@ -32,11 +32,14 @@ class Sizes:
         self._by_node = {one.serial: one.why for one in differences if not one.onwards}
         self._onwards = min((one for one in differences if one.onwards), key=lambda one: one.serial, default=None)
 
-    def unexplained(self, node: Node | None = None) -> str:
-        """Why a call, or the end of the run, is not known for inputs of other sizes; "" if it is."""
-        if self._onwards is not None and (node is None or node.serial >= self._onwards.serial):
-            return self._onwards.why
-        return self._by_node.get(node.serial, "") if node is not None else ""
+    @property
+    def end(self) -> Difference | None:
+        """The call from which on nothing is known for inputs of other sizes."""
+        return self._onwards
+
+    def unexplained(self, node: Node) -> str:
+        """Why a call alone is not known for inputs of other sizes; "" if it is."""
+        return self._by_node.get(node.serial, "")
 
     def is_free(self, tensor: TracedTensor, axis: int) -> bool:
         """Whether an axis has another size in the other run."""
@@ -51,14 +54,45 @@ class Sizes:
 
 def _guards(graph: Graph, other: Graph) -> Iterator[Difference]:
     """Comparisons of sizes that have another result in the other run."""
-    outcomes = {(guard.size, guard.operator, guard.other): _outcome(guard) for guard in other.guards}
+    twins = {(guard.size, guard.operator, guard.other): guard for guard in other.guards}
     for guard in graph.guards:
-        if outcomes.get((guard.size, guard.operator, guard.other), _outcome(guard)) != _outcome(guard):
-            why = f"the code takes another way for other sizes: {guard.size} {_SYMBOLS[guard.operator]} {guard.other}"
+        twin = twins.get((guard.size, guard.operator, guard.other))
+        if twin is not None and (_outcome(twin) != _outcome(guard) or _may_differ(guard, twin, graph, other)):
+            asked = f"{guard.size} {_SYMBOLS[guard.operator]} {guard.other}"
+            why = f"the code takes another way for other sizes: {asked}; state one size for each axis"
             yield Difference(_behind(guard.size), why, onwards=True)
 
 
-_SYMBOLS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_SYMBOLS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+
+
+def _may_differ(guard: Guard, twin: Guard, graph: Graph, other: Graph) -> bool:
+    """Whether a comparison with the same result at both ends of a range may have another one between them."""
+    leaves = list(_sizes_of(guard.size))
+    if not any(_size(graph, *leaf) != _size(other, *leaf) for leaf in leaves):
+        return False
+    if _has_remainder(guard.size):
+        return True
+    low, high = sorted((guard.value, twin.value))
+    return guard.operator in ("eq", "ne") and low <= guard.other <= high
+
+
+def _sizes_of(size: SizeExpression | float) -> Iterator[tuple[TensorSource, int]]:
+    if isinstance(size, SizeExpression):
+        if size.tensor is not None:
+            yield size.tensor, size.axis
+        for operand in size.operands:
+            yield from _sizes_of(operand)
+
+
+def _has_remainder(size: SizeExpression | float) -> bool:
+    return isinstance(size, SizeExpression) and (size.operator == "%" or any(map(_has_remainder, size.operands)))
+
+
+def _size(graph: Graph, source: TensorSource, axis: int) -> int | None:
+    """The size of an axis of a tensor of a run."""
+    listed = graph.nodes[source.node].outputs if 0 <= source.node < len(graph.nodes) else graph.root.inputs
+    return next((int(tensor.shape[axis]) for tensor in listed if tensor.source == source), None)
 
 
 def _outcome(guard: Guard) -> bool:
@@ -72,30 +106,41 @@ def _behind(size: SizeExpression) -> int:
 
 
 def _calls(graph: Graph, other: Graph) -> Iterator[Difference]:
-    other_calls = "the code makes other calls for inputs of other sizes"
+    other_calls = "the code makes other calls for inputs of other sizes; state one size for each axis"
     changed = {TensorSource("constant", index=index)
                for index, (one, two) in enumerate(zip(graph.constants, other.constants, strict=False))
                if one.shape != two.shape or not np.array_equal(one, two, equal_nan=one.dtype.kind == "f")}  # fmt: skip
     unchanged: dict[TensorSource, TensorSource] = {}
     for node, twin in zip(graph.nodes, other.nodes, strict=False):
-        if node.name != twin.name or len(node.outputs) != len(twin.outputs):
+        if node.name != twin.name or _ranks(node) != _ranks(twin):
             yield Difference(node.serial, other_calls, onwards=True)
             return
         if node.same is not None or twin.same is not None:
             unchanged[node.outputs[0].source] = node.inputs[0].source
         if node.same is not None and twin.same is None:
-            yield Difference(node.serial, f"{node.name} changes nothing for these sizes alone", onwards=True)
+            why = "changes nothing at one size of the inputs, and something at another; state sizes at which it does"
+            yield Difference(node.serial, why, onwards=True)
         leaves, others = (_leaves(call, unchanged) for call in (node, twin))
         if node.module is None or node.is_layer:
             pairs = list(zip(leaves, others, strict=False))
             number = next((one for one, two in pairs if not _is_same(one, two)), None)
             if len(leaves) != len(others) or any(not _is_same(one, two) for one, two in pairs):
-                text = f"{number!r}" if isinstance(number, (int, float)) else "an argument"
-                yield Difference(node.serial, f"{text} is another one for other sizes, and how is not seen")
+                is_number = isinstance(number, (int, float)) and len(leaves) == len(others)
+                text = f"its argument {number!r}" if is_number else "an argument"
+                why = f"{text} depends on the sizes of the inputs, and how is not known{_COMPUTE if is_number else ''}"
+                yield Difference(node.serial, why, onwards=not is_number)
             elif any(tensor.source in changed for tensor in node.inputs):
-                yield Difference(node.serial, "reads a tensor that the code makes in another way for other sizes")
+                why = "reads a tensor that depends on the inputs, and that no function of torch computes"
+                yield Difference(node.serial, why, onwards=True)
     if len(graph.nodes) != len(other.nodes):
         yield Difference(min(len(graph.nodes), len(other.nodes)), other_calls, onwards=True)
+
+
+_COMPUTE = "; compute it with + - * // and % from x.shape"
+
+
+def _ranks(node: Node) -> list[int]:
+    return [len(tensor.shape) for tensor in node.outputs]
 
 
 def _leaves(node: Node, unchanged: dict[TensorSource, TensorSource]) -> list[Any]:
@@ -115,7 +160,7 @@ def _leaves(node: Node, unchanged: dict[TensorSource, TensorSource]) -> list[Any
 
 
 def _is_same(first: Any, second: Any) -> bool:
-    expressions = [leaf.expression if isinstance(leaf, Size) else None for leaf in (first, second)]
+    expressions = [leaf.expression if isinstance(leaf, (Size, SizeFloat)) else None for leaf in (first, second)]
     if None not in expressions:
         return bool(expressions[0] == expressions[1])
     # A number that is not a number is not equal to itself.

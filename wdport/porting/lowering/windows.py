@@ -119,20 +119,28 @@ def _convolution(lowering: GraphLowering, node: Node, arguments: dict[str, Any])
 
 @lowers("conv_transpose1d", "conv_transpose2d", "conv_transpose3d")
 def _transposed(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Placed:
-    """A transposed convolution whose weights are computed."""
-    tensor, output = arguments["input"], node.outputs[0]
+    """A transposed convolution that is no layer of Keras: in groups, or with weights that are computed."""
+    tensor, output, module = arguments["input"], node.outputs[0], node.module
     rank = len(tensor.shape) - 2
     names = ("input", "weight", "bias", "stride", "padding", "output_padding", "groups", "dilation")
-    options = named_arguments(node, names, bias=None, stride=1, padding=0, output_padding=0, groups=1, dilation=1)
+    usual = {"bias": None, "stride": 1, "padding": 0, "output_padding": 0, "groups": 1, "dilation": 1}
+    options = {**usual, **arguments} if module is not None else named_arguments(node, names, **usual)
+    if node.kwargs.get("output_size") is not None or rank < 1:
+        raise NotLoweredError("a transposed convolution with output_size, or without a batch axis")
+    if module is not None:
+        for name in ("weight", "bias"):
+            options[name] = lowering.held(f"{module.path}.{name}".lstrip(".")) if name in module.parameters else None
     strides, cut = _several(options["stride"], rank), _several(options["padding"], rank)
     windows = tuple(map(int, options["weight"].shape[2:]))
-    if (
-        options["groups"] != 1
-        or any(_several(options["output_padding"], rank))
-        or set(_several(options["dilation"], rank)) != {1}
-    ):
-        raise NotLoweredError("a transposed convolution with groups, gaps or output_padding")
     value = lowering.moved(lowering.place(tensor), channels_last(rank + 2))
+    extra, dilation = (_several(options[name], rank) for name in ("output_padding", "dilation"))
+    if options["groups"] != 1 or any(extra) or set(dilation) != {1}:
+        if max(strides) > 1 and max(dilation) > 1:
+            raise NotLoweredError("a transposed convolution with a stride and a dilation")
+        bias = None if options["bias"] is None else lowering.plain(options["bias"])
+        value = lowering.emit("helpers.grouped_conv_transpose", value, lowering.plain(options["weight"]), bias, strides,
+                              cut, extra, dilation, int(options["groups"]))  # fmt: skip
+        return lowering.placed(value, output, channels_last(rank + 2))
     kernel = lowering.moved(lowering.place(options["weight"]), (*range(2, rank + 2), 1, 0))
     value = lowering.emit("ops.conv_transpose", value, kernel, strides, "valid")
     ends = [-(width + max(stride - window, 0)) or None

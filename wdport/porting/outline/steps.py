@@ -69,8 +69,8 @@ def _is_only_reader(before: Node, node: Node, graph: Graph, readers: Readers) ->
     return before.parent == node.parent and not final and [r.serial for r in readers.get(source, ())] == [node.serial]
 
 
-def is_layer(module: torch.nn.Module) -> bool:
-    """Whether a module is one step: a class of ``torch.nn`` that is a layer, with its own ``forward``."""
+def is_layer(module: torch.nn.Module | type[torch.nn.Module]) -> bool:
+    """Whether a module, or one of a class, is one step: a layer of ``torch.nn``, with its own ``forward``."""
     return torch_class(module) in LAYERS
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -9,7 +10,10 @@ from typing import Any
 
 from wdport.porting.graph import CodePlace, Slice
 from wdport.porting.lowering.keras_graph import (
+    MOST_NUMBERS,
     FloatDtype,
+    FloatLimit,
+    Hole,
     Indices,
     KerasSize,
     KerasStep,
@@ -50,17 +54,24 @@ class Body:
     helpers: set[str] = field(default_factory=set)
     elements: dict[str, str] = field(default_factory=dict)
     """What the author calls an element of a list of layers in a loop, by the list."""
+    methods: dict[str, Hole] = field(default_factory=dict)
+    """The methods that stand for steps without a counterpart, by name."""
 
-
-MOST_NUMBERS = 16
-"""Numbers of a constant that are written out."""
+    def method_of(self, hole: Hole) -> str:
+        """The method that stands for a step; "" if there is none."""
+        return next((name for name, other in self.methods.items() if other.key == hole.key), "")
 
 
 class BodyWriter:
     """Makes the statements of one scope. ``attributes`` are the expressions of layers, variables and inner modules."""
 
-    def __init__(self, scopes: Scopes, scope: Scope, attributes: Mapping[str, str], trained: Collection[str]) -> None:
-        self._trained = trained
+    def __init__(
+        self, scopes: Scopes, scope: Scope, attributes: Mapping[str, str], trained: Collection[str],
+        reserved: frozenset[str] = frozenset(), ways: Mapping[int, Any] | None = None,
+        methods: dict[str, Hole] | None = None,
+    ) -> None:  # fmt: skip
+        self._trained, self._ways = trained, ways or {}
+        self._reserved = reserved | {name for text in attributes.values() for name in re.findall(r"^self\.(\w+)", text)}
         self.scopes, self.scope, self.attributes = scopes, scope, attributes
         self.names: dict[KerasValue, str] = {}
         self._bound: dict[str, KerasValue] = {}
@@ -70,7 +81,7 @@ class BodyWriter:
         self._given: set[KerasValue] = set()
         self._final = self._final_steps()
         self._last: dict[KerasValue, int] = {}
-        self.body = Body(())
+        self.body = Body((), methods=methods if methods is not None else {})
 
     def write(self) -> Body:
         chosen = self._chosen()
@@ -79,12 +90,24 @@ class BodyWriter:
         for position, item in enumerate(self.scope.items):
             if item_key(item) in chosen:
                 self._write(item, position)
-        results = [self._expression(value) for value in self.scope.results]
-        if not results:
+        if not self.scope.results:
             raise NotWrittenError(f"{self.scope.path or 'the model'} returns nothing that is used")
-        code = results[0] if len(results) == 1 else Code(listed(results).parts[1:-1])
+        code = self._output(self._returned)
+        if isinstance(self._returned, tuple):
+            code = Code(code.parts[1:-1])
         self.body.statements.append(Statement((), code, returns=True))
         return self.body
+
+    @property
+    def _returned(self) -> Any:
+        results = self.scope.results
+        return self.scope.returned or (results[0] if len(results) == 1 else tuple(results))
+
+    def _output(self, value: Any) -> Code:
+        if isinstance(value, Mapping):
+            items = [Code((f"{json.dumps(key)}: ", *self._output(item).parts)) for key, item in value.items()]
+            return listed(items, "{}")
+        return listed([self._output(item) for item in value]) if isinstance(value, tuple) else self._expression(value)
 
     def _count(self) -> dict[KerasValue, int]:
         counts: dict[KerasValue, int] = {}
@@ -92,7 +115,7 @@ class BodyWriter:
             values = step_values(item) if isinstance(item, KerasStep) else item.parameters
             for value in values:
                 counts[value] = counts.get(value, 0) + 1
-        for value in self.scope.results:
+        for value in values_in(self._returned):
             counts[value] = counts.get(value, 0) + 1
         return counts
 
@@ -296,6 +319,9 @@ class BodyWriter:
             return int(item.args[1])
         if item.call == "ops.meshgrid":
             return len(item.args)
+        if item.call == "hole":
+            count = len(self.scopes.lowered.holes[item.serial].node.outputs)
+            return count if count > 1 else 0
         if item.call == "layer":
             return 2 if "return_attention_scores" in item.kwargs else 0
         return 2 if item.call in ("ops.top_k", "helpers.packed_attention") else 0
@@ -306,6 +332,8 @@ class BodyWriter:
             return "x"
         if item.call == "layer":
             return "x"
+        if item.call == "hole":
+            return self.scopes.lowered.holes[item.serial].method
         return _NOUNS.get(item.call, item.call.rpartition(".")[2] if "." in item.call else "x")
 
     def _part_noun(self, item: KerasStep, index: int) -> str:
@@ -379,6 +407,9 @@ class BodyWriter:
             return self._size(value)
         if isinstance(value, FloatDtype):
             return text("self.compute_dtype")
+        if isinstance(value, FloatLimit):
+            self.body.helpers.add("float_limit")
+            return text(f'float_limit("{value.name}", self.compute_dtype)')
         if isinstance(value, tuple):
             if not any(True for _ in values_in(value)) and not _has_dtype(value):
                 return constant(value, hint)
@@ -395,6 +426,8 @@ class BodyWriter:
         if len(size.operands) == 2 and isinstance(size.operands[1], int) and size.operands[1] == neutral:
             return self._argument(size.operands[0])
         operands = [self._argument(operand) for operand in size.operands]
+        if size.operator == "math.sqrt":
+            return call("math.sqrt", operands)
         if len(operands) == 1:
             return Code(("-", *operands[0].inside(ATOM)), UNARY)
         if size.operator == "int*":
@@ -418,6 +451,8 @@ class BodyWriter:
             named = [(key, self._argument(value, key)) for key, value in step.kwargs.items()]
             args = [self._argument(value) for value in step.args]
             return call(self.attributes[step.layer], args, named + self._training(step.layer))
+        if step.call == "hole":
+            return call(f"self.{self._method(step)}", [self._argument(value) for value in step.args])
         if step.call == "index":
             items = [self._index(item) for item in step.args[1].items]
             inner = listed(items).parts[1:-1] if len(items) != 1 else items[0].parts
@@ -435,6 +470,17 @@ class BodyWriter:
         args = [self._argument(value) for value in step.args]
         return call(name, args, [(key, self._argument(value, key)) for key, value in step.kwargs.items()])
 
+    def _method(self, step: KerasStep) -> str:
+        """The method that stands for a step without a counterpart."""
+        hole = self.scopes.lowered.holes[step.serial]
+        if not (name := self.body.method_of(hole)):
+            name, count = allowed(hole.method, self._reserved), 1
+            while name in self.body.methods:
+                count += 1
+                name = f"{hole.method}{count}"
+            self.body.methods[name] = hole
+        return name
+
     def _note_element(self, expression: str, place: CodePlace | None) -> None:
         match = _ELEMENT.fullmatch(expression)
         if match is not None and (name := caller_of(place)):
@@ -444,11 +490,18 @@ class BodyWriter:
         if scope.path not in self.attributes:
             raise NotWrittenError(f"{scope.path} is called outside of its module")
         self._note_element(self.attributes[scope.path], scope.node.place)
+        way = None if scope.is_sequential else self._ways.get(scope.node.serial)
+        method = way.method if way is not None else "call"
         # Keras's layers are called with a tensor; a module that is given none is only a method here.
-        function = self.attributes[scope.path] if scope.parameters else f"{self.attributes[scope.path]}.call"
-        return call(function, [self._expression(value) for value in scope.parameters], self._training(scope.path))
+        is_method = method != "call" or not scope.parameters
+        function = f"{self.attributes[scope.path]}.{method}" if is_method else self.attributes[scope.path]
+        named = [(name, Code((value,))) for name, value in way.arguments.items()] if way is not None else []
+        values = [self._expression(value) for value in scope.parameters]
+        return call(function, values, [*named, *self._training(scope.path)])
 
     def _training(self, name: str) -> list[tuple[str, Code]]:
+        if name in self.scopes.still:
+            return [("training", text("False"))]
         return [("training", text("training"))] if name in self._trained else []
 
 
@@ -457,7 +510,7 @@ def _is_call(item: KerasStep | Scope) -> bool:
 
 
 def item_key(item: KerasStep | Scope) -> object:
-    return ("step", item.serial) if isinstance(item, KerasStep) else ("scope", item.node.serial)
+    return ("step", item.serial) if isinstance(item, KerasStep) else ("scope", id(item))
 
 
 def _sizes(step: KerasStep) -> list[KerasSize]:
@@ -483,7 +536,7 @@ def _sizes(step: KerasStep) -> list[KerasSize]:
 
 
 def _has_dtype(value: Any) -> bool:
-    return isinstance(value, FloatDtype) or (isinstance(value, tuple) and any(map(_has_dtype, value)))
+    return isinstance(value, (FloatDtype, FloatLimit)) or (isinstance(value, tuple) and any(map(_has_dtype, value)))
 
 
 def _nested(value: Any) -> Any:

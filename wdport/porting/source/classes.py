@@ -6,19 +6,33 @@ Constants that differ between instances become arguments of the constructor, wit
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from itertools import takewhile
 from typing import Any
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.lowering.keras_graph import KerasStep, word_of
+from wdport.porting.arguments import (
+    ArgumentExpression,
+    ConstructorCall,
+    argument_names,
+    expressed,
+    has_arguments,
+    is_argument,
+    plain_number,
+    replaced,
+)
+from wdport.porting.construction import stated_arguments
+from wdport.porting.lowering.keras_graph import Hole, KerasStep, word_of
 from wdport.porting.outline.counterparts import defaults
 from wdport.porting.settings import equal
-from wdport.porting.source.body import Body, BodyWriter, NotWrittenError, fold_loops
+from wdport.porting.source.body import Body, BodyWriter, fold_loops
 from wdport.porting.source.code import Code, Literal, call, constant, listed, literal, text
 from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope, Scopes
+from wdport.porting.source.ways import CALL, Way, ways_of
 
 _EMPTY = inspect.Parameter.empty
 
@@ -42,16 +56,17 @@ class Attribute:
 
 @dataclass(frozen=True)
 class SourceLine:
-    """A line of a class: of the constructor, if it makes an attribute, or of the call."""
+    """A line of a class: of the constructor, if it makes an attribute, of a method, or of the call."""
 
     code: Code
     attribute: str = ""
+    method: str = ""
 
     @property
     def key(self) -> object:
         """What is equal in instances of one class: everything but constants."""
         parts = tuple(part if isinstance(part, str) else None for part in self.code.parts)
-        return self.attribute, parts
+        return self.attribute, self.method, parts
 
 
 @dataclass
@@ -62,15 +77,15 @@ class Instance:
         path: its path in the PyTorch model.
         scope: its first call.
         parts: the paths of its own layers, variables and inner instances, with their attributes.
-        body: its call.
-        layers: the constructors of its attributes that are single layers.
+        bodies: its call, and the methods for other ways to call it, by name.
+        layers: the constructors of its layers, also of those in sequential parts, by path.
         lines: the lines of the constructor, then those of the call.
     """
 
     path: str
     scope: Scope
     parts: dict[str, Attribute] = field(default_factory=dict)
-    body: Body = field(default_factory=lambda: Body(()))
+    bodies: dict[str, Body] = field(default_factory=dict)
     layers: dict[str, KerasCall] = field(default_factory=dict)
     lines: list[SourceLine] = field(default_factory=list)
     class_: Class | None = None
@@ -82,9 +97,18 @@ class Instance:
         return module.type
 
     @property
+    def body(self) -> Body:
+        return self.bodies[CALL]
+
+    @property
+    def signatures(self) -> dict[str, tuple[str, ...]]:
+        """The parameters of its methods."""
+        return {name: body.parameters for name, body in self.bodies.items()}
+
+    @property
     def skeleton(self) -> str:
         """What instances of one class have in common."""
-        return repr((self.body.parameters, [line.key for line in self.lines]))
+        return repr((self.signatures, [line.key for line in self.lines]))
 
 
 @dataclass
@@ -95,6 +119,28 @@ class ClassLine:
     constants: dict[str, list[Literal]]
 
 
+@dataclass(frozen=True)
+class Switch:
+    """What tells some instances of a class from the others: an optional attribute that just they have or, with
+    ``value``, an argument that has this value in just them."""
+
+    paths: frozenset[str]
+    name: str
+    value: Any = None
+
+    def text(self, holds: bool, prefix: str, name: str) -> str:
+        """The condition, or its opposite, with the argument's name in the source."""
+        if self.value is None and prefix:
+            return f"{prefix}{self.name} is {'not ' if holds else ''}None"
+        if self.value is None or isinstance(self.value, bool):
+            return f"{'' if holds == (self.value is not False) else 'not '}{prefix}{name}"
+        return f"{prefix}{name} {'==' if holds else '!='} {literal(self.value)}"
+
+
+Facts = Mapping[str, Mapping[str, Any]]
+"""The arguments of the constructor of each instance, and its attributes that are true or false, by path."""
+
+
 @dataclass
 class Class:
     """A class of the port.
@@ -103,17 +149,21 @@ class Class:
         name: its name.
         instances: its instances.
         lines: its lines, those of the constructor first.
-        flags: the paths of the instances that have an optional attribute, by the attribute.
+        switches: what tells the instances that have a line from the others.
         parameters: the arguments of the constructor, by name, each with the values of instances by path.
-        places: the argument that stands for a constant, by the line and the constant's number in it.
+        defaults: the defaults of arguments.
+        names: the arguments by their names in PyTorch's constructor.
+        expressions: what stands for a constant, by the line and the constant's number in it.
     """
 
     name: str
     instances: list[Instance]
     lines: list[ClassLine] = field(default_factory=list)
-    flags: dict[str, frozenset[str]] = field(default_factory=dict)
+    switches: list[Switch] = field(default_factory=list)
     parameters: dict[str, dict[str, Literal]] = field(default_factory=dict)
-    places: dict[tuple[int, int], str] = field(default_factory=dict)
+    defaults: dict[str, Literal] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
+    expressions: dict[tuple[int, int], ArgumentExpression | float] = field(default_factory=dict)
 
     @property
     def body(self) -> Body:
@@ -127,36 +177,137 @@ class Class:
     def paths(self) -> frozenset[str]:
         return frozenset(instance.path for instance in self.instances)
 
+    @property
+    def flags(self) -> dict[str, frozenset[str]]:
+        """The optional attributes, and the instances that have them."""
+        return {switch.name: switch.paths for switch in self.switches if switch.value is None}
+
+    @property
+    def required(self) -> list[str]:
+        """The arguments that every instance has, without a default."""
+        return [name for name, values in self.parameters.items()
+                if frozenset(values) == self.paths and name not in self.defaults]  # fmt: skip
+
+    def condition(self, paths: frozenset[str], prefix: str = "self.") -> str:
+        """The condition under which an instance is one of these."""
+        switch = next(one for one in self.switches if one.paths in (paths, self.paths - paths))
+        return switch.text(switch.paths == paths, prefix, self.names.get(switch.name, switch.name))
+
     def arguments(self, instance: Instance) -> list[tuple[str, Literal]]:
         """The arguments that make an instance."""
         flags = [(name, Literal(True, name)) for name, paths in self.flags.items() if instance.path in paths]
-        return [(name, values[instance.path]) for name, values in self.parameters.items()
-                if instance.path in values] + flags  # fmt: skip
+        stated = [(name, values[instance.path]) for name, values in self.parameters.items()
+                  if instance.path in values and not self._is_default(name, values[instance.path])]  # fmt: skip
+        return stated + flags
 
-    def find_parameters(self, stated: Mapping[str, Mapping[str, Any]]) -> None:
-        """Name the constants that differ; ``stated`` are the arguments of PyTorch's constructors by path."""
-        columns: dict[str, list[tuple[int, int]]] = {}
-        values: dict[str, dict[str, Literal]] = {}
+    def _is_default(self, name: str, value: Literal) -> bool:
+        default = self.defaults.get(name)
+        return default is not None and not is_argument(value.value) and value.value == default.value
+
+    def find_parameters(
+        self, constructors: Mapping[str, ConstructorCall], facts: Facts, reserved: frozenset[str]
+    ) -> None:
+        """Name the constants that PyTorch's constructors computed from their arguments, and others that differ."""
+        used = {
+            *(name for parameters in self.instances[0].signatures.values() for name in parameters),
+            *reserved, *IMPORTED, *self.body.methods, *self.instances[0].bodies,
+            *(line.line.attribute for line in self.lines),
+        }  # fmt: skip
+        columns: dict[tuple[int, int], dict[str, Literal]] = {}
         for number, line in enumerate(self.lines):
             for place in range(len(next(iter(line.constants.values()), []))):
-                column = {path: constants[place] for path, constants in line.constants.items()}
-                if len({literal(constant.value) for constant in column.values()}) > 1:
-                    key = repr([(path, literal(constant.value)) for path, constant in sorted(column.items())])
-                    columns.setdefault(key, []).append((number, place))
-                    values[key] = column
-        used = {*self.body.parameters, "name", "dtype", *(line.line.attribute for line in self.lines)}
-        for key, places in sorted(columns.items(), key=lambda column: -len(values[column[0]])):
-            same = self._same_parameter(values[key])
-            if same is not None:
-                self.places |= dict.fromkeys(places, same)
-                continue
-            name, count = allowed(_parameter_name(values[key], stated)), 1
-            candidate = name
-            while candidate in self.parameters or candidate in used:
-                count += 1
-                candidate = f"{name}_{count}"
-            self.parameters[candidate] = values[key]
-            self.places |= dict.fromkeys(places, candidate)
+                columns[number, place] = {path: constants[place] for path, constants in line.constants.items()}
+        if self.paths <= constructors.keys():
+            self._find_expressions(columns, {path: constructors[path] for path in self.paths}, used)
+        self._find_values(columns, facts, used)
+        for switch in self.switches:
+            if switch.value is not None and switch.name not in self.names:
+                values = {path: Literal(_argument(constructors.get(path), switch.name, facts[path]))
+                          for path in self.paths}  # fmt: skip
+                self.names[switch.name] = self._same_parameter(values) or _free(
+                    allowed(switch.name), {*used, *self.parameters}
+                )
+                self.parameters[self.names[switch.name]] = values
+
+    def _find_expressions(
+        self, columns: Mapping[tuple[int, int], Mapping[str, Literal]], constructors: Mapping[str, ConstructorCall],
+        used: set[str],
+    ) -> None:  # fmt: skip
+        """Find the constants that are computed in the same way in every instance."""
+        for place, column in columns.items():
+            expressions = [expressed(constant.value, constructors[path]) for path, constant in column.items()]
+            if has_arguments(expressions[0]) and all(other == expressions[0] for other in expressions):
+                self.expressions[place] = expressions[0]
+        flowing = {name for expression in self.expressions.values() for name in argument_names(expression)}
+        for place, column in columns.items():
+            # Numbers that the graph does not have from the constructor: lengths of lists, and shapes.
+            hint = next(iter(column.values())).hint
+            if hint in ("depth", "shape") and place not in self.expressions:
+                equal_names = [constructors[path].names_of(constant.value) for path, constant in column.items()]
+                names = set.intersection(*equal_names)
+                if hint == "depth":
+                    names = {name for name in names if name not in flowing or _COUNT.match(name)}
+                    names = set() if self._is_indexed(self.lines[place[0]].line.attribute) else names
+                if len(names) == 1:
+                    self.expressions[place] = ArgumentExpression("argument", name=names.pop())
+        numbers = self._never_stated(constructors)
+        for place, expression in list(self.expressions.items()):
+            self.expressions[place] = replaced(expression, numbers)
+            if not has_arguments(self.expressions[place]):
+                del self.expressions[place]
+        flowing = {name for expression in self.expressions.values() for name in argument_names(expression)}
+        for name in constructors[min(constructors)].arguments:
+            values = [constructor.arguments.get(name) for constructor in constructors.values()]
+            if name in flowing:
+                word = f"{name}_rate" if allowed(name) in used and isinstance(values[0], float) else name
+                self.names[name] = _free(allowed(word), used)
+                used.add(self.names[name])
+                self.parameters[self.names[name]] = {
+                    path: Literal(value, name) for path, value in zip(constructors, values, strict=True)
+                }
+                self._find_default(name, constructors)
+        for place, expression in self.expressions.items():
+            self.expressions[place] = replaced(expression, self.names)
+
+    def _is_indexed(self, attribute: str) -> bool:
+        """Whether the code reads single elements of a list, so that it has one length."""
+        return any(f"self.{attribute}[" in str(line.line.code) for line in self.lines if not line.line.attribute)
+
+    def _find_default(self, name: str, constructors: Mapping[str, ConstructorCall]) -> None:
+        if "" in constructors:
+            self.defaults[self.names[name]] = Literal(constructors[""].arguments[name], name)
+            return
+        constructor = next(iter(constructors.values()))
+        default = constructor.defaults.get(name)
+        if isinstance(default, (int, float, tuple)):
+            self.defaults[self.names[name]] = Literal(default, name)
+
+    def _never_stated(self, constructors: Mapping[str, ConstructorCall]) -> dict[str, float]:
+        """The arguments that have PyTorch's default in every instance, with it; for the model itself, none."""
+        first = next(iter(constructors.values()))
+        return {} if "" in constructors else {
+            name: default for name, default in first.defaults.items() if isinstance(default, (int, float))
+            and all(name in constructor.arguments and not is_argument(constructor.arguments[name])
+                    and constructor.arguments[name] == default for constructor in constructors.values())
+        }  # fmt: skip
+
+    def _find_values(
+        self, columns: Mapping[tuple[int, int], Mapping[str, Literal]], facts: Facts, used: set[str]
+    ) -> None:
+        """Find the other constants that differ."""
+        places: dict[str, list[tuple[int, int]]] = {}
+        values: dict[str, Mapping[str, Literal]] = {}
+        for place, column in columns.items():
+            if place not in self.expressions and len({literal(one.value) for one in column.values()}) > 1:
+                key = repr([(path, literal(one.value)) for path, one in sorted(column.items())])
+                places.setdefault(key, []).append(place)
+                values[key] = column
+        for key in sorted(places, key=lambda key: -len(values[key])):
+            name = self._same_parameter(values[key])
+            if name is None:
+                name = _free(allowed(_parameter_name(values[key], facts)), {*used, *self.parameters})
+                self.parameters[name] = dict(values[key])
+            self.expressions |= dict.fromkeys(places[key], ArgumentExpression("argument", name=name))
 
     def _same_parameter(self, values: Mapping[str, Literal]) -> str | None:
         """An argument that has these values in all of these instances."""
@@ -177,38 +328,80 @@ def _parameter_name(values: Mapping[str, Literal], stated: Mapping[str, Mapping[
     return values[first].hint or "value"
 
 
+def _argument(constructor: ConstructorCall | None, name: str, facts: Mapping[str, Any]) -> Any:
+    """An argument of a constructor, or an attribute."""
+    return constructor.arguments[name] if constructor and name in constructor.arguments else facts[name]
+
+
+_COUNT = re.compile(r"(num|n)_(?!head)|depth")
+"""Arguments that may be the length of a list, even where something else is computed from them."""
+
+
+def _free(name: str, used: Collection[str]) -> str:
+    """A name that is not used."""
+    candidate, count = name, 1
+    while candidate in used:
+        count += 1
+        candidate = f"{name}_{count}"
+    return candidate
+
+
+IMPORTED = ("keras", "layers", "math", "ops", "training")
+"""Names that the source uses itself."""
+
 MOST_BRANCHES = 4
 """Parts of the lines of a class that only some of its instances have."""
 
 
-def merged(name: str, instances: Sequence[Instance]) -> Class | None:
-    """One class for instances whose lines differ where an optional attribute explains it; ``None`` if there is none."""
+def merged(instances: Sequence[Instance], facts: Facts) -> Class | None:
+    """One class for instances whose lines differ where a switch explains it; ``None`` if there is none."""
     variants: dict[str, list[Instance]] = {}
     for instance in instances:
         variants.setdefault(instance.skeleton, []).append(instance)
-    if len({instance.body.parameters for instance in instances}) > 1 or len(variants) > 4:
+    if len({repr(instance.signatures) for instance in instances}) > 1 or len(variants) > 4:
         return None
     lines: list[ClassLine] = []
     for group in variants.values():
         lines = _with_variant(lines, group)
-    class_ = Class(name, list(instances), lines)
+    class_ = Class("", list(instances), lines)
     every, branches, previous = class_.paths, 0, class_.paths
     for line in lines:
         paths = frozenset(line.constants)
-        if paths not in (every, previous) and condition(class_, paths) is None:
+        if paths != every and line.line.method:
             return None
         branches += paths not in (every, previous) and not line.line.attribute
         previous = paths
     if branches > MOST_BRANCHES:
         return None
-    for paths in dict.fromkeys(frozenset(line.constants) for line in lines if line.line.attribute):
-        attribute = optional_attribute(class_, paths)
-        if paths != every and attribute is not None:
-            class_.flags[attribute] = paths
+    for paths in dict.fromkeys(frozenset(line.constants) for line in lines):
+        if paths != every and not any(one.paths in (paths, every - paths) for one in class_.switches):
+            switch = _switch(class_, paths, facts)
+            if switch is None:
+                return None
+            class_.switches.append(switch)
     return class_
 
 
-def optional_attribute(class_: Class, paths: frozenset[str]) -> str | None:
+def _switch(class_: Class, paths: frozenset[str], facts: Facts) -> Switch | None:
+    """What tells these instances from the others."""
+    others = class_.paths - paths
+    for chosen in (paths, others):
+        if (attribute := _optional_attribute(class_, chosen)) is not None:
+            return Switch(chosen, attribute)
+    shared = [name for name in facts.get(min(paths), {}) if all(name in facts.get(path, {}) for path in class_.paths)]
+    shared.sort(key=lambda name: not isinstance(facts[min(paths)][name], bool))
+    for name in shared:
+        for chosen, rest in ((paths, others), (others, paths)):
+            values = [facts[path][name] for path in chosen]
+            # What code branches on: flags, names, zero and one.
+            if not isinstance(values[0], (bool, str)) and values[0] not in (0, 1):
+                continue
+            if all(value == values[0] for value in values) and all(facts[path][name] != values[0] for path in rest):
+                return Switch(chosen, name, plain_number(values[0]))
+    return None
+
+
+def _optional_attribute(class_: Class, paths: frozenset[str]) -> str | None:
     """The attribute that just these instances have."""
     owners: dict[str, frozenset[str]] = {}
     for line in class_.lines:
@@ -218,27 +411,21 @@ def optional_attribute(class_: Class, paths: frozenset[str]) -> str | None:
     return min(names, key=lambda name: name.endswith("_pad")) if names else None
 
 
-def condition(class_: Class, paths: frozenset[str]) -> str | None:
-    """The condition under which an instance is one of these."""
-    if (name := optional_attribute(class_, paths)) is not None:
-        return f"self.{name} is not None"
-    if (name := optional_attribute(class_, class_.paths - paths)) is not None:
-        return f"self.{name} is None"
-    return None
-
-
 def _with_variant(lines: Sequence[ClassLine], group: Sequence[Instance]) -> list[ClassLine]:
     """The lines with those of instances of one more variant."""
-    others = group[0].lines
-    matcher = SequenceMatcher(None, [repr(line.line.key) for line in lines], [repr(line.key) for line in others], False)
     result: list[ClassLine] = []
-    for kind, begin, end, other_begin, other_end in matcher.get_opcodes():
-        if kind == "equal":
-            for line, place in zip(lines[begin:end], range(other_begin, other_end), strict=True):
-                result.append(ClassLine(line.line, {**line.constants, **_constants(group, place)}))
-        else:
-            result += lines[begin:end]
-            result += [ClassLine(others[place], _constants(group, place)) for place in range(other_begin, other_end)]
+    for of_constructor in (True, False):
+        before = [line for line in lines if bool(line.line.attribute) == of_constructor]
+        places = [place for place, line in enumerate(group[0].lines) if bool(line.attribute) == of_constructor]
+        keys = [repr(line.line.key) for line in before], [repr(group[0].lines[place].key) for place in places]
+        for kind, begin, end, other_begin, other_end in SequenceMatcher(None, *keys, False).get_opcodes():
+            others = [ClassLine(group[0].lines[place], _constants(group, place))
+                      for place in places[other_begin:other_end]]  # fmt: skip
+            if kind == "equal":
+                result += [ClassLine(line.line, {**line.constants, **other.constants})
+                           for line, other in zip(before[begin:end], others, strict=True)]  # fmt: skip
+            else:
+                result += [*before[begin:end], *others]
     return result
 
 
@@ -250,14 +437,18 @@ def _constants(group: Sequence[Instance], place: int) -> dict[str, list[Literal]
 class Instances:
     """The instances of a lowered graph, by path."""
 
-    def __init__(self, scopes: Scopes, reserved: frozenset[str], stated: Mapping[str, Mapping[str, Any]]) -> None:
-        self.scopes, self.reserved, self.stated = scopes, reserved, stated
+    def __init__(self, scopes: Scopes, reserved: frozenset[str], constructors: Mapping[str, ConstructorCall]) -> None:
+        self.scopes, self.reserved, self.constructors = scopes, reserved, constructors
+        modules = scopes.graph.modules
+        self.facts = {path: {**modules[path].flags, **dict(stated_arguments(constructor))}
+                      for path, constructor in constructors.items()}  # fmt: skip
         self.by_path: dict[str, Instance] = {}
         for scope in sorted(scopes.root.walk(), key=lambda scope: scope.node.serial):
             self.by_path.setdefault(scope.path, Instance(scope.path, scope))
         self.lowered = scopes.lowered
         self._place()
         self.trained = self._trained()
+        self.ways: dict[int, Way] = {}
         self.classes = self._classes()
 
     def owner(self, path: str) -> Instance:
@@ -283,7 +474,11 @@ class Instances:
             owner = self.by_path[owner_path]
             prefix = f"{owner_path}." if owner_path else ""
             relative = {path: path.removeprefix(prefix) if path != owner_path else self._own(path) for path in inner}
-            self._attributes(owner, relative)
+            if owner.scope.is_sequential:
+                # The names of the layers.
+                owner.parts |= {path: Attribute(name.replace(".", "_")) for path, name in relative.items()}
+            else:
+                self._attributes(owner, relative)
 
     def _own(self, path: str) -> str:
         """The attribute for a layer that a module itself is."""
@@ -374,6 +569,8 @@ class Instances:
         heights = self._heights()
         by_type: dict[str, list[Instance]] = {}
         for instance in self.by_path.values():
+            if instance.scope.is_sequential:
+                continue
             by_type.setdefault(instance.type, []).append(instance)
         groups: list[tuple[int, list[Instance]]] = []
         for instances in by_type.values():
@@ -395,14 +592,14 @@ class Instances:
                 word = allowed(class_.type.rpartition(".")[2])
                 names[word] = names.get(word, 0) + 1
                 class_.name = word if names[word] == 1 else f"{word}{names[word]}"
-                class_.find_parameters(self.stated)
+                class_.find_parameters(self.constructors, self.facts, self.reserved)
                 for instance in class_.instances:
                     instance.class_ = class_
                 classes.append(class_)
         return classes
 
     def _grouped(self, instances: Sequence[Instance]) -> list[Class]:
-        if (one := merged("", instances)) is not None:
+        if (one := merged(instances, self.facts)) is not None:
             return [one]
         groups: dict[str, list[Instance]] = {}
         for instance in instances:
@@ -423,32 +620,35 @@ class Instances:
 
     def _fill(self, instance: Instance) -> None:
         """Write the body of an instance whose inner instances have classes."""
-        instance.body = self._body(instance.scope, instance)
-        for scope in self.scopes.root.walk():
-            if scope.path == instance.path and scope is not instance.scope:
-                other = self._body(scope, instance)
-                if _texts(other) != _texts(instance.body):
-                    raise NotWrittenError(f"{instance.path} is called in two ways")
-                instance.body.helpers |= other.helpers
+        scopes = [scope for scope in self.scopes.root.walk() if scope.path == instance.path]
+        methods: dict[str, Hole] = {}
+        bodies = [(scope, self._body(scope, instance, methods))
+                  for scope in sorted(scopes, key=lambda scope: scope.node.serial)]  # fmt: skip
+        instance.bodies, ways = ways_of(bodies)
+        self.ways |= ways
         layers = {layer.torch: layer.call for layer in self.lowered.layers.values()}
-        instance.layers = {attribute.name: layers[path] for path, attribute in instance.parts.items()
-                           if attribute.index is None and path in layers}  # fmt: skip
+        instance.layers = {path: layers[path] for path in self._inner_parts(instance) if path in layers}
+
+    def _inner_parts(self, instance: Instance) -> Iterator[str]:
+        """The paths of an instance's parts, and of those of its sequential ones."""
+        for path in instance.parts:
+            yield path
+            if path != instance.path and path in self.by_path and self.by_path[path].scope.is_sequential:
+                yield from self._inner_parts(self.by_path[path])
 
     def _show_alike(self, instances: Sequence[Instance]) -> None:
         """Let the layers of one attribute state the same arguments in all instances."""
-        for name in dict.fromkeys(name for instance in instances for name in instance.layers):
-            calls = {instance.path: instance.layers[name] for instance in instances if name in instance.layers}
-            if len({call.name for call in calls.values()}) > 1:
-                continue
-            declared = defaults(next(iter(calls.values())).name)
-            stated_keys = {key for call in calls.values() for key in _shown(call, declared)}
-            for instance in instances:
-                if name in instance.layers:
-                    call = instance.layers[name]
-                    stated = {
-                        key: call.arguments.get(key, declared.get(key)) for key in (*call.arguments, *stated_keys)
-                    }
-                    instance.layers[name] = KerasCall(call.name, stated, dict.fromkeys(stated_keys, "stated"))
+        groups: dict[tuple[str, str], list[tuple[Instance, str]]] = {}
+        for instance in instances:
+            for path, layer in instance.layers.items():
+                groups.setdefault((path.removeprefix(instance.path), layer.name), []).append((instance, path))
+        for group in groups.values():
+            calls = [instance.layers[path] for instance, path in group]
+            declared = defaults(calls[0].name)
+            stated_keys = {key for call in calls for key in _shown(call, declared)}
+            for (instance, path), one in zip(group, calls, strict=True):
+                stated = {key: one.arguments.get(key, declared.get(key)) for key in (*one.arguments, *stated_keys)}
+                instance.layers[path] = KerasCall(one.name, stated, dict.fromkeys(stated_keys, "stated"))
 
     def _write(self, instance: Instance) -> None:
         """The lines of an instance."""
@@ -461,10 +661,16 @@ class Instances:
             instance.lines.append(SourceLine(Code((f"self.{name} = ", *_made_by(elements).parts)), name))
         lengths = {f"self.{name}": len(elements) for name, elements in attributes.items()
                    if elements[0][0].index is not None}  # fmt: skip
-        instance.lines += body_lines(instance.body, lengths)
+        # So that instances of one class leave the same steps to their methods.
+        instance.lines += [
+            SourceLine(text(repr(hole.key)), method=name) for name, hole in instance.body.methods.items()
+        ]
+        for name, body in instance.bodies.items():
+            instance.lines += body_lines(body, lengths, "" if name == CALL else name)
 
-    def _body(self, scope: Scope, instance: Instance) -> Body:
-        return BodyWriter(self.scopes, scope, self._names_of(instance), self.trained).write()
+    def _body(self, scope: Scope, instance: Instance, methods: dict[str, Hole]) -> Body:
+        names = self._names_of(instance)
+        return BodyWriter(self.scopes, scope, names, self.trained, self.reserved, self.ways, methods).write()
 
     def _first_use(self, instance: Instance, path: str) -> int:
         """Where the first step is that uses a part, so that the constructor has its parts in the order of the call."""
@@ -478,27 +684,40 @@ class Instances:
                 return position
         return -1
 
-    def _constructor(self, path: str, instance: Instance) -> Code:
+    def _constructor(self, path: str, instance: Instance, name: str = "") -> Code:
+        """What makes a part; elements of a ``keras.Sequential`` have names."""
         layers = [layer for layer in self.lowered.layers.values() if layer.torch == path]
+        named = [("name", text(f'"{name}"'))] if name else []
         if layers:
-            return layer_code(instance.layers.get(instance.parts[path].name, layers[-1].call))
+            return layer_code(instance.layers.get(path, layers[-1].call), named)
+        if path in self.by_path and self.by_path[path].scope.is_sequential:
+            inner = self.by_path[path]
+            codes = [self._constructor(element, instance, inner.parts[element].name)
+                     for element in map(self.scopes.path, inner.scope.items)]  # fmt: skip
+            return call("keras.Sequential", [listed(codes, "[]")], named)
         if path in self.by_path:
             class_ = self.by_path[path].class_
             assert class_ is not None
-            return call(
-                class_.name, [], [(name, Code((value,))) for name, value in class_.arguments(self.by_path[path])]
-            )
+            stated = [(name, constant(value.value, name)) for name, value in class_.arguments(self.by_path[path])]
+            outer = self.constructors.get(instance.path, ConstructorCall())
+            leading = zip(stated, class_.required, strict=False)
+            passed_on = list(takewhile(lambda pair: pair[0][0] == pair[1] and _is_passed_on(*pair[0], outer), leading))
+            args, kwargs = [code for (_, code), _ in passed_on], stated[len(passed_on) :]
+            return call(class_.name, args, [*kwargs, *named])
         held = self.scopes.graph.tensors[path]
-        more = [] if held.kind == "parameter" else [("trainable", text("False"))]
+        more = [] if held.trained else [("trainable", text("False"))]
         name = self.owner_of(path).parts[path].name
-        initializer = "zeros" if name.endswith("bias") else "ones" if len(held.shape) < 2 else "glorot_uniform"
-        shape = constant(tuple(map(int, held.shape)), "shape")
+        starts_empty = name.endswith("bias") or (held.kind == "buffer" and not name.endswith(("var", "std", "scale")))
+        initializer = "zeros" if starts_empty else "ones" if len(held.shape) < 2 else "glorot_uniform"
+        shape = listed([constant(int(size), "shape" if size > 1 else "") for size in held.shape])
         return call("self.add_weight", [], [("shape", shape), ("initializer", text(f'"{initializer}"')),
                                             ("name", text(f'"{name}"')), *more])  # fmt: skip
 
 
-def _texts(body: Body) -> list[str]:
-    return [body.parameters.__repr__(), *("".join(map(str, statement.parts)) for statement in body.statements)]
+def _is_passed_on(name: str, code: Code, constructor: ConstructorCall) -> bool:
+    """Whether an argument is the argument of the same name of the outer constructor."""
+    value = code.parts[0].value if len(code.parts) == 1 and isinstance(code.parts[0], Literal) else None
+    return expressed(value, constructor) == ArgumentExpression("argument", name=name)
 
 
 _SPATIAL = ("kernel_size", "strides", "dilation_rate", "pool_size", "padding", "size", "cropping")
@@ -510,8 +729,8 @@ def _shown(layer: KerasCall, declared: Mapping[str, object]) -> list[str]:
             if key in layer.arguments and (default is _EMPTY or not equal(layer.arguments[key], default))]  # fmt: skip
 
 
-def layer_code(layer: KerasCall) -> Code:
-    """The constructor of a layer, without arguments that have Keras's defaults."""
+def layer_code(layer: KerasCall, more: Sequence[tuple[str, Code]] = ()) -> Code:
+    """The constructor of a layer, without arguments that have Keras's defaults; ``more`` are further arguments."""
     declared = defaults(layer.name)
     stated_keys = [*_shown(layer, declared), *(key for key, mark in layer.origin.items() if mark == "stated")]
     args, kwargs = [], []
@@ -528,7 +747,7 @@ def layer_code(layer: KerasCall) -> Code:
             by_name = True
             kwargs.append((key, code))
     kwargs += [(key, constant(value, key)) for key, value in layer.arguments.items() if key not in declared]
-    return call(layer.name, args, kwargs)
+    return call(layer.name, args, [*kwargs, *more])
 
 
 def _made_by(elements: Sequence[tuple[Attribute, Code]]) -> Code:
@@ -541,12 +760,12 @@ def _made_by(elements: Sequence[tuple[Attribute, Code]]) -> Code:
     return listed(codes, "[]")
 
 
-def body_lines(body: Body, lengths: Mapping[str, int]) -> list[SourceLine]:
+def body_lines(body: Body, lengths: Mapping[str, int], method: str = "") -> list[SourceLine]:
     """The lines of a call, with loops over lists of these lengths."""
     lines: list[SourceLine] = []
     for one in fold_loops(body.statements, body.elements):
         if not isinstance(one, tuple):
-            lines.append(SourceLine(Code(one.parts)))
+            lines.append(SourceLine(Code(one.parts), method=method))
             continue
         _, lists, times, inner = one
         names = list(lists.values())
@@ -555,7 +774,7 @@ def body_lines(body: Body, lengths: Mapping[str, int]) -> list[SourceLine]:
         parts: list[Any] = [f"for {', '.join(names)} in {over}:"]
         for statement in inner:
             parts += ["\n    ", *statement.parts]
-        lines.append(SourceLine(Code(tuple(parts))))
+        lines.append(SourceLine(Code(tuple(parts)), method=method))
     return lines
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from wdport.porting.arguments import ArgumentExpression, is_argument
 
 ATOM, POWER, UNARY, PRODUCT, SUM, COMPARISON, LOOSE = range(7)
 """How tightly an expression is bound, the tightest first."""
@@ -47,6 +49,8 @@ def text(value: str) -> Code:
 
 
 def constant(value: Any, hint: str = "") -> Code:
+    if isinstance(value, tuple) and any(map(is_argument, value)) and not is_argument(value):
+        return listed([constant(item, hint) for item in value])
     negative = isinstance(value, (int, float)) and not isinstance(value, bool) and value < 0
     return Code((Literal(value, hint),), UNARY if negative else ATOM)
 
@@ -54,9 +58,25 @@ def constant(value: Any, hint: str = "") -> Code:
 def binary(operator: str, first: Code, second: Code) -> Code:
     level = LEVELS[operator]
     if operator == "**":
-        return Code((*first.inside(ATOM), "**", *second.inside(ATOM)), POWER)
+        return Code((*first.inside(ATOM), "**", *second.inside(UNARY)), POWER)
     # Operators of one level are computed from the left.
     return Code((*first.inside(level), f" {operator} ", *second.inside(level - 1)), level)
+
+
+def expression_code(expression: ArgumentExpression | float, names: Mapping[str, str]) -> Code:
+    """An expression of arguments; ``names`` are their names in the source."""
+    if not isinstance(expression, ArgumentExpression):
+        return constant(expression)
+    if expression.operator == "argument":
+        return text(names[expression.name])
+    if expression.operator == "index":
+        return text(f"{names[expression.name]}[{expression.operands[0]}]")
+    operands = [expression_code(operand, names) for operand in expression.operands]
+    if expression.operator == "math.sqrt":
+        return call("math.sqrt", operands)
+    if len(operands) == 1:
+        return Code(("-", *operands[0].inside(ATOM)), UNARY)
+    return binary(expression.operator, *operands)
 
 
 def listed(codes: Sequence[Code], brackets: str = "()") -> Code:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import itertools
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,6 +22,8 @@ class Scope:
         items: steps, and the scopes of the modules that it calls, in order.
         parameters: values that are made outside and used inside.
         results: values that are made inside and used outside.
+        is_sequential: whether the module is an ``nn.Sequential``, which is no class: ``node`` is its last call.
+        returned: the values that the model returns, nested in tuples and dictionaries.
     """
 
     node: Node
@@ -29,6 +32,8 @@ class Scope:
     items: list[KerasStep | Scope] = field(default_factory=list)
     parameters: list[KerasValue] = field(default_factory=list)
     results: list[KerasValue] = field(default_factory=list)
+    is_sequential: bool = False
+    returned: Any = None
 
     def around(self) -> Iterator[Scope]:
         """This scope, and those that it is in."""
@@ -43,6 +48,14 @@ class Scope:
             if isinstance(item, Scope):
                 yield from item.walk()
         yield self
+
+
+def _read(item: KerasStep | Scope) -> list[KerasValue]:
+    return list(step_values(item)) if isinstance(item, KerasStep) else list(item.parameters)
+
+
+def _results(item: KerasStep | Scope) -> list[KerasValue]:
+    return [KerasValue("step", step=item.serial)] if isinstance(item, KerasStep) else list(item.results)
 
 
 def values_in(value: Any) -> Iterator[KerasValue]:
@@ -76,13 +89,18 @@ def owner_path(name: str) -> str:
 class Scopes:
     """The scopes of a lowered graph; :attr:`root` is the model's."""
 
-    def __init__(self, graph: Graph, lowered: KerasGraph, places: Mapping[Any, Placed]) -> None:
+    def __init__(
+        self, graph: Graph, lowered: KerasGraph, places: Mapping[Any, Placed], still: Collection[str] = ()
+    ) -> None:
         self.graph, self.lowered, self.places = graph, lowered, places
+        self.still = {name for name, layer in lowered.layers.items()
+                      if layer.torch in still and differs_in_training(layer.call)}  # fmt: skip
         self.by_serial: dict[int, Scope] = {}
         self.root = self._scope(graph.root, None)
         self.home: dict[int, Scope] = {}
         self._fill()
         self._cross()
+        self._join()
         self.trained = self._trained()
 
     def _scope(self, node: Node, parent: Scope | None) -> Scope:
@@ -108,7 +126,7 @@ class Scopes:
 
     def _trained(self) -> set[str]:
         """The names of layers, and the paths of modules, that compute something else in training."""
-        trained = {name for name, layer in self.lowered.layers.items() if differs_in_training(layer.call)}
+        trained = {name for name, layer in self.lowered.layers.items() if differs_in_training(layer.call)} - self.still
         for scope in self.root.walk():
             names = {item.layer if isinstance(item, KerasStep) else item.path for item in scope.items}
             if names & trained:
@@ -150,6 +168,69 @@ class Scopes:
                 scope_.results.append(value)
         if leaves and value not in self.root.results:
             self.root.results.append(value)
+
+    def _join(self) -> None:
+        """Make one scope of the calls of all elements of an ``nn.Sequential``."""
+        paths = [path for path, module in self.graph.modules.items() if path and module.torch == "Sequential"]
+        for path in sorted(paths, key=lambda path: -path.count(".")):
+            for scope, begin, end in reversed(self._runs(path)):
+                run = scope.items[begin:end]
+                first, last = run[0], run[-1]
+                node = self.graph.nodes[last.node] if isinstance(last, KerasStep) else last.node
+                joined = Scope(node, path, scope, run, _read(first), _results(last), is_sequential=True)
+                for item in run:
+                    if isinstance(item, Scope):
+                        item.parent = joined
+                scope.items[begin:end] = [joined]
+
+    def _runs(self, path: str) -> list[tuple[Scope, int, int]]:
+        """Where a scope calls all elements of an ``nn.Sequential`` one after the other, as the only readers of each
+        other's outputs; empty if it is not so in every call."""
+        inside = f"{path}."
+        inner = [scope.path for scope in self.root.walk() if scope.path.startswith(inside)]
+        read_by_itself = [*self.lowered.variables, *(alias.torch for alias in self.lowered.aliases.values())]
+        if any(name.startswith(inside) and not any(name.startswith(f"{one}.") for one in inner)
+               for name in read_by_itself):  # fmt: skip
+            return []
+        runs: list[tuple[Scope, int, int]] = []
+        for scope in self.root.walk():
+            if scope.path == path or scope.path.startswith(inside):
+                continue
+            places = [place for place, item in enumerate(scope.items) if self.path(item).startswith(inside)]
+            if not places:
+                continue
+            start = self.path(scope.items[places[0]])
+            begins = [place for place in places if self.path(scope.items[place]) == start]
+            for begin, after in zip(begins, [*begins[1:], len(scope.items)], strict=True):
+                chosen = [place for place in places if begin <= place < after]
+                if chosen != list(range(begin, begin + len(chosen))):
+                    return []
+                runs.append((scope, begin, begin + len(chosen)))
+        orders = {tuple(self.path(item) for item in scope.items[begin:end]) for scope, begin, end in runs}
+        # A layer that is called twice has one name; of functions next to a single layer, a list has the layer.
+        elements = sum(name.startswith(inside) and "." not in name.removeprefix(inside) for name in self.graph.modules)
+        distinct = all(len(set(order)) == len(order) and len(order) >= min(elements, 2) for order in orders)
+        return runs if len(orders) == 1 and distinct and all(self._is_chain(*run) for run in runs) else []
+
+    def _is_chain(self, scope: Scope, begin: int, end: int) -> bool:
+        run, others = scope.items[begin:end], [*scope.items[:begin], *scope.items[end:]]
+        if any(len(_read(item)) != 1 or len(_results(item)) != 1 for item in run):
+            return False
+        steps = [item for item in run if isinstance(item, KerasStep)]
+        if any(item.call != "layer" or item.kwargs or len(item.args) > 1 or item.layer in self.still for item in steps):
+            return False
+        used = {*scope.results, *(value for item in others for value in _read(item))}
+        linked = all(_read(after) == _results(before) and _results(before)[0] not in used
+                     for before, after in itertools.pairwise(run))  # fmt: skip
+        # keras.Sequential converts integers to floating-point numbers.
+        node = self.graph.nodes[run[0].node] if isinstance(run[0], KerasStep) else run[0].node
+        return linked and node.inputs[0].kind == "float"
+
+    def path(self, item: KerasStep | Scope) -> str:
+        """The path of the module that an item calls."""
+        if isinstance(item, Scope):
+            return item.path
+        return self.lowered.layers[item.layer].torch if item.layer else ""
 
     def is_below(self, value: KerasValue, scope: Scope) -> bool:
         """Whether a variable belongs to the scope's module or to one inside it."""

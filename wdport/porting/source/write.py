@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 import inspect
+import json
+import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import keras
 
-from wdport.porting.graph import Graph
+from wdport.mapping.moves import digest_of
+from wdport.porting.arguments import ConstructorCall
+from wdport.porting.graph import Graph, TensorSource, mapped
 from wdport.porting.lowering import helpers
-from wdport.porting.lowering.keras_graph import KerasGraph, Placed
+from wdport.porting.lowering.holes import line_of
+from wdport.porting.lowering.keras_graph import Hole, KerasGraph, Placed
 from wdport.porting.lowering.lower import GraphLowering
-from wdport.porting.source.classes import Class, Instances, condition
-from wdport.porting.source.code import Literal
+from wdport.porting.source.classes import Class, Instances
+from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code
+from wdport.porting.source.frozen import freeze
 from wdport.porting.source.scopes import Scopes
 
 RESERVED = frozenset((
@@ -41,6 +48,33 @@ class InputShape:
 
 
 @dataclass(frozen=True)
+class HoleMethod:
+    """A method that stands for steps without a counterpart, and the steps."""
+
+    class_: Class
+    name: str
+    holes: tuple[Hole, ...]
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """Where the steps are in the code."""
+        return tuple(dict.fromkeys(place for hole in self.holes if (place := line_of(hole.node.place))))
+
+    @property
+    def text(self) -> str:
+        """Its source."""
+        first = self.holes[0]
+        where = f" at {', '.join(self.places)}" if self.places else ""
+        # A shape stays in one line.
+        message = re.sub(r"(?<=\d), (?=\d)", ",\u00a0", f"{first.text}{where}: {first.shapes}")
+        lines = [line.replace("\u00a0", " ") for line in textwrap.wrap(message, 72, break_on_hyphens=False)]
+        texts = [json.dumps(line, ensure_ascii=False) for line in (*(f"{one} " for one in lines[:-1]), lines[-1])]
+        inner = "".join(f"\n            {one}" for one in texts)
+        return (f"    def {self.name}({', '.join(['self', *first.parameters])}):\n"
+                f"        raise NotImplementedError({inner}\n        )")  # fmt: skip
+
+
+@dataclass(frozen=True)
 class PortSource:
     """A written port.
 
@@ -48,11 +82,15 @@ class PortSource:
         text: the Python module.
         rows: the rows of its table.
         classes: the number of its classes.
+        untrained: parameters that PyTorch does not train, and the port does.
+        methods: the methods that stand for steps without a counterpart.
     """
 
     text: str
     rows: tuple[Mapping[str, Any], ...]
     classes: int
+    untrained: tuple[str, ...] = ()
+    methods: tuple[HoleMethod, ...] = ()
 
     @property
     def lines(self) -> int:
@@ -63,36 +101,56 @@ def write_source(
     lowering: GraphLowering,
     inputs: Sequence[InputShape],
     module: str,
-    stated: Mapping[str, Mapping[str, Any]] | None = None,
+    constructors: Mapping[str, ConstructorCall] | None = None,
+    still: Collection[str] = (),
 ) -> PortSource:
-    """The source of a lowered graph without a hole; ``module`` is the name of the PyTorch model's module. Raises
+    """The source of a lowered graph; ``module`` is the name of the PyTorch model's module, and ``still``
+    are the paths of layers that stay in evaluation mode. Raises
     :class:`~wdport.porting.source.body.NotWrittenError`."""
     lowered = lowering.result
-    scopes = Scopes(lowering.graph, lowered, lowering.places)
+    untrained = tuple(freeze(lowered, lowering.graph))
+    scopes = Scopes(lowering.graph, lowered, lowering.places, still)
     scopes.root.parameters = [lowered.inputs[one.name].value for one in inputs]
     scopes.root.results = list(dict.fromkeys(placed.value for placed in lowered.outputs))
-    instances = Instances(scopes, RESERVED, stated or {})
+    scopes.root.returned = lowered.outputs and mapped(
+        lowering.graph.returned, lambda place: lowered.outputs[place].value
+    )
+    instances = Instances(scopes, RESERVED, constructors or {})
     package = module.rpartition(".")[2]
-    used = sorted({name for instance in instances.by_path.values() for name in instance.body.helpers})
+    used = sorted({name for instance in instances.by_path.values()
+                   for body in instance.bodies.values() for name in body.helpers})  # fmt: skip
     blocks = [inspect.getsource(getattr(helpers, name)).rstrip() for name in used]
-    blocks += [_class_text(class_, package, instances.trained) for class_ in instances.classes]
+    methods = _methods(scopes, instances)
+    blocks += [_class_text(class_, package, instances.trained, methods) for class_ in instances.classes]
     blocks.append(_build_text(instances.by_path[""].class_, inputs))
     body = "\n\n\n".join(blocks)
+    rows = rows_of(lowered, lowering.graph, instances, lowering.values)
     head = [f'"""Keras port of {module}."""', ""]
     head += ["import math", ""] if "math." in body else []
     head += ["import keras", f"from keras import {'layers, ' if 'layers.' in body else ''}ops", "", ""]
-    return PortSource(formatted("\n".join(head) + body + "\n"), tuple(rows_of(lowered, lowering.graph, instances)),
-                  len(instances.classes))  # fmt: skip
+    return PortSource(formatted("\n".join(head) + body + "\n"), tuple(rows),
+                  len(instances.classes), untrained, methods)  # fmt: skip
 
 
-def _class_text(class_: Class, package: str, trained: Collection[str]) -> str:
+def _methods(scopes: Scopes, instances: Instances) -> tuple[HoleMethod, ...]:
+    """The methods that stand for steps without a counterpart, in the order of the first step of each."""
+    holes: dict[tuple[int, str], list[Hole]] = {}
+    for serial, hole in scopes.lowered.holes.items():
+        instance = instances.by_path[scopes.home[serial].path]
+        if name := instance.body.method_of(hole):
+            holes.setdefault((next(i for i, one in enumerate(instances.classes) if one is instance.class_), name),
+                             []).append(hole)  # fmt: skip
+    return tuple(HoleMethod(instances.classes[index], name, tuple(listed)) for (index, name), listed in holes.items())
+
+
+def _class_text(class_: Class, package: str, trained: Collection[str], methods: Sequence[HoleMethod]) -> str:
     is_model = "" in class_.paths
     names = [*class_.parameters, *class_.flags]
     base = "keras.Model" if is_model else "layers.Layer"
     lines = [f'@keras.saving.register_keras_serializable("{package}")', f"class {class_.name}({base}):",
              f'    """{class_.type}."""', ""]  # fmt: skip
-    required = [name for name, values in class_.parameters.items() if frozenset(values) == class_.paths]
-    optional = [f"{name}=None" for name in class_.parameters if name not in required]
+    required = class_.required
+    optional = [f"{name}={class_.defaults.get(name, 'None')}" for name in class_.parameters if name not in required]
     signature = ", ".join(["self", *required, *optional, *(f"{name}=False" for name in class_.flags), "**kwargs"])
     init = [f"        {line}" for line in _init_lines(class_)]
     if names or init:
@@ -101,14 +159,20 @@ def _class_text(class_: Class, package: str, trained: Collection[str]) -> str:
         parameters = list(class_.parameters)
         together = f"        {', '.join(f'self.{name}' for name in parameters)} = {', '.join(parameters)}"
         lines += [together] if len(together) <= 88 else [f"        self.{name} = {name}" for name in parameters]
-    lines += [*init, ""] if names or init else []
     inputs = list(class_.body.parameters)
+    # Keras builds a layer when it is called with a tensor.
+    init += [] if inputs or is_model else ["        self.built = True"]
+    lines += [*init, ""] if names or init else []
     arguments = ", ".join(inputs) if not is_model or len(inputs) == 1 else "inputs"
     training = ", training=False" if class_.paths & set(trained) else ""
     lines += [f"    def call(self{f', {arguments}' if arguments else ''}{training}):"]
     if is_model and len(inputs) > 1:
         lines.append(f"        {', '.join(inputs)} = inputs")
     lines += [f"        {line}" for line in _body_lines(class_)]
+    for name, stated in list(class_.instances[0].signatures.items())[1:]:
+        lines += ["", f"    def {name}({', '.join(['self', *stated])}{training}):"]
+        lines += [f"        {line}" for line in _body_lines(class_, name)]
+    lines += [f"\n{method.text}" for method in methods if method.class_ is class_]
     if names:
         inner = [f'"{name}": self.{name}' for name in class_.parameters]
         inner += [f'"{name}": self.{name} is not None' for name in class_.flags]
@@ -117,17 +181,32 @@ def _class_text(class_: Class, package: str, trained: Collection[str]) -> str:
 
 
 def _text(class_: Class, number: int, prefix: str) -> str:
-    """A line with the arguments of the constructor in place of constants that differ."""
-    line = class_.lines[number].line
-    parts, place = [], 0
-    for part in line.code.parts:
-        if isinstance(part, Literal):
-            name = class_.places.get((number, place))
-            parts.append(str(part) if name is None else f"{prefix}{name}")
-            place += 1
-        else:
-            parts.append(part)
-    return "".join(parts)
+    """A line with expressions of the constructor's arguments in place of constants."""
+    parts = class_.lines[number].line.code.parts
+    texts: list[str] = []
+    place = 0
+    names = {name: f"{prefix}{name}" for name in class_.parameters}
+    for position, part in enumerate(parts):
+        if not isinstance(part, Literal):
+            texts.append(part)
+            continue
+        expression = class_.expressions.get((number, place))
+        place += 1
+        if expression is None:
+            texts.append(str(part))
+            continue
+        code = expression_code(expression, names)
+        texts.append("".join(map(str, code.inside(_level(texts, parts[position + 1 :])))))
+    return "".join(texts)
+
+
+def _level(before: Sequence[str], after: Sequence[str | Literal]) -> int:
+    """How tightly an expression must be bound between these parts."""
+    last = next((part for part in reversed(before) if part), "(")
+    following = next((str(part) for part in after if str(part)), ")")
+    if last.endswith(("(", "[", ", ", "=", ":")) and following.startswith((")", "]", ",", ":")):
+        return LOOSE
+    return POWER if last.endswith((" * ", " / ")) and not following.startswith("**") else ATOM
 
 
 def _init_lines(class_: Class) -> list[str]:
@@ -138,10 +217,8 @@ def _init_lines(class_: Class) -> list[str]:
             continue
         paths = frozenset(line.constants)
         if paths not in (class_.paths, previous):
-            flag = next((name for name, owners in class_.flags.items() if owners == paths), None)
-            other = next((name for name, owners in class_.flags.items() if owners == class_.paths - paths), None)
             is_other = previous == class_.paths - paths
-            lines.append("else:" if is_other else f"if {flag}:" if flag else f"if not {other}:")
+            lines.append("else:" if is_other else f"if {class_.condition(paths, '')}:")
         lines.append(f"{'    ' if paths != class_.paths else ''}{_text(class_, number, '')}")
         previous = paths
     return lines
@@ -156,17 +233,21 @@ def _optional(class_: Class) -> list[str]:
     return [name for name, paths in owners.items() if paths != class_.paths]
 
 
-def _body_lines(class_: Class) -> list[str]:
+def _body_lines(class_: Class, method: str = "") -> list[str]:
     lines: list[str] = []
-    previous = class_.paths
+    previous, indent = class_.paths, ""
     for number, line in enumerate(class_.lines):
-        if line.line.attribute:
+        if line.line.attribute or line.line.method != method:
             continue
         paths = frozenset(line.constants)
         if paths != class_.paths and paths != previous:
             is_other = previous != class_.paths and paths == class_.paths - previous
-            lines.append("else:" if is_other else f"if {condition(class_, paths)}:")
-        indent = "    " if paths != class_.paths else ""
+            has_returned = is_other and lines[-1].lstrip().startswith("return ")
+            if not has_returned:
+                lines.append("else:" if is_other else f"if {class_.condition(paths)}:")
+            indent = "" if has_returned else "    "
+        elif paths == class_.paths:
+            indent = ""
         lines += [f"{indent}{one}" for one in _text(class_, number, "self.").split("\n")]
         previous = paths
     return lines
@@ -182,7 +263,9 @@ def _build_text(class_: Class | None, inputs: Sequence[InputShape]) -> str:
     return f"def build():\n    model = {class_.name}()\n    model({arguments_text})\n    return model"
 
 
-def rows_of(lowered: KerasGraph, graph: Graph, instances: Instances) -> list[Mapping[str, Any]]:
+def rows_of(
+    lowered: KerasGraph, graph: Graph, instances: Instances, values: Mapping[TensorSource, Any]
+) -> list[Mapping[str, Any]]:
     """The rows of the table: every tensor of the state_dict is used, tied or dropped."""
     rows: list[Mapping[str, Any]] = []
     covered: list[str] = []
@@ -191,13 +274,15 @@ def rows_of(lowered: KerasGraph, graph: Graph, instances: Instances) -> list[Map
         torch = row["torch"]
         if "kind" in row:
             if row["keras"].endswith("_<layer>"):
-                keras_path = f"{instances.keras_path(f'{torch}.0').removesuffix('/0')}/<layer>"
+                keras_path = f"{instances.keras_path(f'{torch}.0'.lstrip('.')).removesuffix('/0')}/<layer>"
             else:
                 keras_path = instances.keras_path(lowered.layers[row["keras"]].torch)
-            rows.append({"torch": torch, "keras": keras_path, "kind": row["kind"]})
+            rows.append({**row, "torch": torch or ".", "keras": keras_path})
             inside.append(f"{torch}." if torch else "")
         else:
-            rows.append({"torch": torch, "keras": instances.keras_path(torch), "rule": "identity"})
+            layer, _, variable = row["keras"].partition("/")
+            keras_path = instances.keras_path(lowered.layers[layer].torch if variable else torch)
+            rows.append({**row, "keras": f"{keras_path}/{variable}" if variable else keras_path})
             covered.append(torch)
     for name, held in graph.tensors.items():
         if name in covered or name.startswith(tuple(inside)):
@@ -207,8 +292,11 @@ def rows_of(lowered: KerasGraph, graph: Graph, instances: Instances) -> list[Map
         if held.same_as and (held.same_as in covered or held.same_as.startswith(tuple(inside))):
             rows.append({"torch": name, "same_as": held.same_as})
         elif persistent:
-            reason = "the port computes it, as the constructor does" if name in lowered.computed else UNREAD
-            rows.append({"torch": name, "drop": reason})
+            row = {"torch": name, "drop": UNREAD}
+            if name in lowered.computed:
+                digest = digest_of(values[TensorSource("buffer", name)])
+                row |= {"drop": "the port computes it, as the constructor does", "digest": digest}
+            rows.append(row)
     return rows
 
 
@@ -222,6 +310,15 @@ def formatted(text: str) -> str:
     except OSError:
         return text
     return done.stdout if done.returncode == 0 and done.stdout else text
+
+
+def with_notes(text: str, notes: Sequence[str]) -> str:
+    """The source with notes in its docstring."""
+    if not notes:
+        return text
+    lines = [line for note in notes for line in textwrap.wrap(f"{note[0].upper()}{note[1:]}.", 88)]
+    head, rest = text.split('"""\n', 1)
+    return "\n".join([head, "", *lines, f'"""\n{rest}'])
 
 
 def input_shape(placed: Placed, free: Sequence[bool]) -> InputShape:

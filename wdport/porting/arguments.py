@@ -1,0 +1,248 @@
+"""Numbers that remember from which arguments of which constructor the code of a PyTorch model computed them."""
+
+from __future__ import annotations
+
+import dis
+import math
+import operator
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Any
+
+from wdport.recorder import ComparedSize
+
+ARITHMETIC: Mapping[str, tuple[Callable[[Any, Any], Any], str]] = MappingProxyType({
+    "add": (operator.add, "+"), "sub": (operator.sub, "-"), "mul": (operator.mul, "*"),
+    "floordiv": (operator.floordiv, "//"), "mod": (operator.mod, "%"), "truediv": (operator.truediv, "/"),
+    "pow": (operator.pow, "**"),
+})  # fmt: skip
+"""The operators of numbers that remember how they were computed: name, function and symbol."""
+
+
+@dataclass(eq=False)
+class ConstructorCall:
+    """One call of a class's ``__init__``: its arguments, and the defaults of those that have one, by name."""
+
+    arguments: dict[str, Any] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
+
+    def __deepcopy__(self, memo: object) -> ConstructorCall:
+        # A copied module was made by the same call.
+        return self
+
+    def names_of(self, number: int) -> set[str]:
+        """The arguments that are this number."""
+        return {name for name, value in self.arguments.items()
+                if isinstance(value, int) and not isinstance(value, bool) and value == number}  # fmt: skip
+
+    def remembered(self, name: str, value: Any) -> Any:
+        """A number, or a tuple of numbers, that remembers that it is this argument."""
+        if isinstance(value, tuple) and type(value) is tuple:
+            return tuple(_number(item, self, ArgumentExpression("index", (index,), name))
+                         for index, item in enumerate(value))  # fmt: skip
+        return _number(value, self, ArgumentExpression("argument", name=name))
+
+
+@dataclass(frozen=True)
+class ArgumentExpression:
+    """How a number was computed: the ``argument`` or the element ``index`` of the argument ``name``, or an operator of
+    operands."""
+
+    operator: str
+    operands: tuple[ArgumentExpression | float, ...] = ()
+    name: str = ""
+
+
+class ArgumentNumber:
+    """What numbers that remember have in common: they compute like numbers."""
+
+    owner: ConstructorCall
+    expression_of_arguments: ArgumentExpression
+    is_chosen = False
+    """Whether a function such as ``max`` compared it, so that it may stand where others could."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        number = plain_number(self)
+        return type(number), (number,)
+
+    def __copy__(self) -> ArgumentNumber:
+        return self
+
+    def __deepcopy__(self, memo: object) -> ArgumentNumber:
+        return self
+
+    def _compared(self, name: str, other: object) -> bool:
+        frame = sys._getframe(2)
+        # Not by an operator in Python code: by a function such as max, which chooses one of its arguments.
+        if _remembers and dis.opname[frame.f_code.co_code[frame.f_lasti]] != "COMPARE_OP":
+            for number in (self, other):
+                if isinstance(number, ArgumentNumber):
+                    number.is_chosen = True
+        function: Callable[[Any, Any], bool] = getattr(operator, name)
+        return function(plain_number(self), plain_number(other))
+
+    def __lt__(self, other: object) -> bool:
+        return self._compared("lt", other)
+
+    def __gt__(self, other: object) -> bool:
+        return self._compared("gt", other)
+
+    def _computed(self, name: str, other: object, swapped: bool = False) -> Any:
+        if not isinstance(other, (int, float)) or isinstance(other, (bool, ComparedSize)):
+            return NotImplemented
+        function, symbol = ARITHMETIC[name]
+        operands = (self, other) if not swapped else (other, self)
+        value = function(*map(plain_number, operands))
+        if isinstance(other, ArgumentNumber) and other.owner is not self.owner:
+            return value
+        return _number(value, self.owner, ArgumentExpression(symbol, tuple(map(_operand, operands))))
+
+    def __neg__(self) -> Any:
+        expression = ArgumentExpression("-", (self.expression_of_arguments,))
+        return _number(-plain_number(self), self.owner, expression)
+
+
+def remember_arithmetic(*kinds: type) -> None:
+    """Give classes the operators of numbers, which their method ``_computed`` computes."""
+
+    def method(name: str, swapped: bool) -> Callable[[Any, object], Any]:
+        return lambda self, other: self._computed(name, other, swapped)
+
+    for kind in kinds:
+        for name in ARITHMETIC:
+            setattr(kind, f"__{name}__", method(name, swapped=False))
+            setattr(kind, f"__r{name}__", method(name, swapped=True))
+
+
+class IntegerArgument(ArgumentNumber, int):
+    """An integer that remembers."""
+
+
+class FloatArgument(ArgumentNumber, float):
+    """A floating-point number that remembers."""
+
+
+remember_arithmetic(ArgumentNumber)
+
+
+_remembers: list[None] = []
+"""As many elements as :func:`remembering` is entered."""
+
+
+@contextmanager
+def remembering(other_root: Callable[[Any, float], Any]) -> Iterator[None]:
+    """Inside, code of a PyTorch model runs: ``math.sqrt`` of a number that remembers is one, too, and ``other_root``
+    makes it of other numbers; functions such as ``max`` are noted."""
+    plain_function = math.sqrt
+
+    def sqrt(number: Any) -> Any:
+        value = plain_function(number)
+        if not isinstance(number, ArgumentNumber):
+            return other_root(number, value)
+        return _number(value, number.owner, ArgumentExpression("math.sqrt", (number.expression_of_arguments,)))
+
+    math.sqrt = sqrt
+    _remembers.append(None)
+    try:
+        yield
+    finally:
+        _remembers.pop()
+        math.sqrt = plain_function
+
+
+def plain_number(value: Any) -> Any:
+    """The number alone."""
+    if isinstance(value, ArgumentNumber):
+        return int(value) if isinstance(value, int) else float(value)  # type: ignore[arg-type]
+    return value
+
+
+def _operand(value: Any) -> ArgumentExpression | float:
+    return value.expression_of_arguments if isinstance(value, ArgumentNumber) else value
+
+
+def _number(value: Any, owner: ConstructorCall, expression: ArgumentExpression) -> Any:
+    number: IntegerArgument | FloatArgument
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or isinstance(value, ComparedSize):
+        return value
+    number = IntegerArgument(value) if isinstance(value, int) else FloatArgument(value)
+    number.owner, number.expression_of_arguments = owner, expression
+    return number
+
+
+def is_argument(value: Any) -> bool:
+    """Whether a number remembers arguments, or a tuple is one."""
+    return isinstance(value, ArgumentNumber) or bool(_tuple_name(value))
+
+
+def _tuple_name(value: Any) -> str:
+    """The argument that a tuple of numbers is; "" if it is none."""
+    first = value[0] if isinstance(value, tuple) and value else None
+    if not isinstance(first, ArgumentNumber) or not first.expression_of_arguments.name:
+        return ""
+    name = first.expression_of_arguments.name
+    whole_tuple = first.owner.arguments[name]
+    indices = [ArgumentExpression("index", (index,), name) for index in range(len(value))]
+    matches = isinstance(whole_tuple, tuple) and len(whole_tuple) == len(value) and all(
+        isinstance(item, ArgumentNumber) and item.owner is first.owner and item.expression_of_arguments == index
+        for item, index in zip(value, indices, strict=True))  # fmt: skip
+    return name if matches else ""
+
+
+def expressed(value: Any, owner: ConstructorCall) -> ArgumentExpression | float:
+    """How a number was computed from the arguments of a constructor; the number itself if it was not."""
+    if name := _tuple_name(value):
+        if value[0].owner is owner:
+            return ArgumentExpression("argument", name=name)
+        return expressed(value[0].owner.arguments[name], owner)
+    if not isinstance(value, ArgumentNumber) or value.is_chosen:
+        other: float = plain_number(value)
+        return other
+    number: float = plain_number(value)
+    if value.owner is owner:
+        return value.expression_of_arguments
+    outer = _replaced(value.expression_of_arguments, value.owner, owner)
+    return outer if isinstance(outer, ArgumentExpression) and has_arguments(outer) else number
+
+
+def _replaced(expression: ArgumentExpression | float, inner: ConstructorCall, owner: ConstructorCall) -> Any:
+    """An expression of the arguments of an inner constructor in terms of those that it was called with."""
+    if not isinstance(expression, ArgumentExpression):
+        return expression
+    if expression.name:
+        argument = inner.arguments[expression.name]
+        if expression.operator == "index":
+            argument = argument[expression.operands[0]]
+        return expressed(argument, owner)
+    operands = tuple(_replaced(operand, inner, owner) for operand in expression.operands)
+    return ArgumentExpression(expression.operator, operands)
+
+
+def replaced(
+    expression: ArgumentExpression | float, others: Mapping[str, ArgumentExpression | float | str]
+) -> ArgumentExpression | float:
+    """An expression in which some arguments are numbers, or have other names."""
+    if not isinstance(expression, ArgumentExpression):
+        return expression
+    other = others.get(expression.name, expression.name)
+    if not isinstance(other, str):
+        return other if expression.operator == "argument" else expression
+    operands = tuple(replaced(operand, others) for operand in expression.operands)
+    return ArgumentExpression(expression.operator, operands, other)
+
+
+def has_arguments(expression: ArgumentExpression | float) -> bool:
+    return isinstance(expression, ArgumentExpression) and bool(
+        expression.name or any(map(has_arguments, expression.operands))
+    )
+
+
+def argument_names(expression: ArgumentExpression | float) -> set[str]:
+    """The arguments of an expression."""
+    if not isinstance(expression, ArgumentExpression):
+        return set()
+    inner = (argument_names(operand) for operand in expression.operands)
+    return {expression.name, *(name for names in inner for name in names)} - {""}

@@ -1,0 +1,38 @@
+"""Weights that PyTorch does not train, as their ``requires_grad`` says."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fnmatch import fnmatchcase
+
+from wdport.mapping.kinds.kind import KerasCall
+from wdport.porting.graph import Graph
+from wdport.porting.lowering.keras_graph import KerasGraph
+
+_OTHERWISE = ("layers.BatchNormalization", "layers.MultiHeadAttention")
+"""Layers that compute something else in training if they are not trainable, or that train the layers inside them."""
+
+
+def freeze(lowered: KerasGraph, graph: Graph) -> list[str]:
+    """Make the layers of which PyTorch trains no weight not trainable; returns the parameters of others that it does
+    not train."""
+    left: list[str] = []
+    for row in lowered.rows:
+        inside = f"{row['torch']}."
+        parameters = {name: held.trained for name, held in graph.tensors.items()
+                      if held.kind == "parameter" and name.startswith(inside)}  # fmt: skip
+        if "kind" not in row or all(parameters.values()):
+            continue
+        names = [name for name in lowered.layers if fnmatchcase(name, row["keras"].replace("<layer>", "*"))]
+        if any(parameters.values()) or lowered.layers[names[0]].call.name in _OTHERWISE:
+            left += [name for name, trained in parameters.items() if not trained]
+            continue
+        for name in names:
+            lowered.layers[name] = replace(lowered.layers[name], call=_untrained(lowered.layers[name].call))
+    return left
+
+
+def _untrained(call: KerasCall) -> KerasCall:
+    if isinstance(inner := call.arguments.get("layer"), KerasCall):
+        return replace(call, arguments={**call.arguments, "layer": _untrained(inner)})
+    return replace(call, arguments={**call.arguments, "trainable": False})
