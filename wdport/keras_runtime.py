@@ -374,6 +374,15 @@ def exact_float64() -> AbstractContextManager[None]:
     return _exactness()
 
 
+@contextmanager
+def float64() -> Iterator[None]:
+    """Keras and JAX in true float64, and layers that begin to count their names anew."""
+    policy = keras.DTypePolicy("float64")
+    precise = (jax.enable_x64(True), jax.default_matmul_precision("highest"))
+    with precise[0], precise[1], exact_float64(), layer_dtype(policy), fresh_names():
+        yield
+
+
 def default_float(dtype: str) -> AbstractContextManager[None]:
     """Make this the dtype of what has none, such as a model's inputs, whatever the user's `keras.config.floatx` is."""
     keras.config.dtype_policy()  # Keras makes it of the floatx of its first use, and keeps it

@@ -257,7 +257,8 @@ class Signature:
     def axes(self) -> tuple[str, ...]:
         """How activations are transposed, according to the inputs and outputs: one rule per rank."""
         rules = [spec.rule for spec in self.inputs if spec.axes != spec.keras_axes and spec.kind != "int"]
-        return tuple(dict.fromkeys([*rules, *(port.axes for port in self.outputs if port.axes)]))
+        sides = [(port.axes, *map(str.strip, port.axes.split("->"))) for port in self.outputs if port.axes]
+        return tuple(dict.fromkeys([*rules, *(text for text, ours, theirs in sides if ours != theirs)]))
 
 
 @dataclass(frozen=True)

@@ -741,7 +741,7 @@ class ComparedSize(int):
     def _compared(self, name: str, other: object) -> bool:
         # Of torch's own checks, such as that of a batch norm, two calls up, nothing is noted.
         torch_code = str(sys._getframe(2).f_globals.get("__name__")).startswith("torch.")
-        if type(other) is int and not torch_code:
+        if isinstance(other, int) and not isinstance(other, (bool, ComparedSize)) and not torch_code:
             self.compared(name, other)
         result: bool = getattr(int, f"__{name}__")(self, other)
         return result
@@ -1458,7 +1458,7 @@ def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None
     with torch.no_grad(), nullcontext() if fast else _by_submodules(module), _equals_in_order():
         output = module(*(_tensor(value) for value in inputs))
     if names is not None:
-        named = isinstance(by_name(output), dict)
+        named = has_names(output)
         names[:] = [name if named else "" for name, _ in named_leaves(output, torch.is_tensor)]
     return tuple(to_array(tensor) for tensor in tensors_of(output))
 
@@ -1675,6 +1675,12 @@ def by_name(value: object) -> object:
         return value
     named = {field.name: getattr(value, field.name) for field in fields(value)}
     return {name: item for name, item in named.items() if item is not None}
+
+
+def has_names(value: object) -> bool:
+    """Whether a dictionary or a dataclass is among nested lists and tuples."""
+    value = by_name(value)
+    return isinstance(value, dict) or (isinstance(value, (list, tuple)) and any(map(has_names, value)))
 
 
 def _filled(value: object, tensors: Iterator[Tensor]) -> object:
@@ -2092,8 +2098,10 @@ def _find_factory(target: str) -> Factory:
 
 
 def find_function(target: str) -> Factory:
-    """The function that ``module:name`` names, in the current folder or the environment; raises :class:`Refusal`."""
+    """The function that ``module:name`` names, in the current folder or the environment; with ``module:name/path``, one
+    that returns this part of the model. Raises :class:`Refusal`."""
     name, attributes = _parted(target, "MODULE:FUNCTION")
+    attributes, _, path = attributes.partition("/")
     if os.getcwd() not in sys.path:
         # A console script finds modules in its own folder, not in the current one.
         sys.path.insert(0, os.getcwd())
@@ -2119,7 +2127,22 @@ def find_function(target: str) -> Factory:
     if not callable(resolved):
         raise Refusal(2, target, "is not a function", "name a function that returns the model")
     factory: Factory = resolved
-    return factory
+    return _part_of(factory, path, target) if path else factory
+
+
+def _part_of(factory: Factory, path: str, target: str) -> Factory:
+    @functools.wraps(factory)
+    def part(*args: Any, **kwargs: Any) -> Any:
+        built = factory(*args, **kwargs)
+        model = built[0] if isinstance(built, tuple) else built
+        try:
+            return model.get_submodule(path)
+        except AttributeError:
+            near = difflib.get_close_matches(path, module_names(model), 1)
+            fix = f"did you mean {near[0]}?" if near else "name a module of the model, such as encoder.layers.0"
+            raise Refusal(2, target, f"the model has no part {path}", fix) from None
+
+    return part
 
 
 def _parted(target: str, form: str) -> tuple[str, str]:
@@ -2382,10 +2405,16 @@ def _digest(array: Array) -> str:
 _STYLE = re.compile(r"\x1b\[\d+m")
 
 
+MOST_LETTERS = 160
+"""Letters of the text of an error of others."""
+
+
 def one_line(error: object) -> str:
     kind = f"{type(error).__name__}: " if isinstance(error, BaseException) else ""
     # Keras prints parts of its messages bold.
-    return f"{kind}{' '.join(_STYLE.sub('', str(error)).split())}"[:160]
+    text = f"{kind}{' '.join(_STYLE.sub('', str(error)).split())}"
+    words = text[: MOST_LETTERS - 4].rpartition(" ")[0]
+    return f"{words} ..." if words and len(text) > MOST_LETTERS else text[:MOST_LETTERS]
 
 
 # --- The file --------------------------------------------------------------------------------------------------------

@@ -148,15 +148,19 @@ def _times(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*.py")) if path.is_file()}
 
 
-def verify_table(table: Path, weights: Path, config: Path | None, train: bool = False) -> Verdict:
-    """Convert into a temporary file, and verify that."""
+def verify_table(
+    table: Path, weights: Path, config: Path | None, train: bool = False, gradients: bool = False
+) -> Verdict:
+    """Convert into a temporary file, and verify that; with ``gradients``, also compare them in evaluation mode."""
     from wdport.conversion.convert import convert
-    from wdport.parity.verify import verify
+    from wdport.parity.run_gates import Setup
+    from wdport.parity.verify import compare_files
+    from wdport.parity.verify_options import Pair
 
     with scratch_folder() as folder:
         converted = Path(folder, "converted.keras")
         convert(weights, converted, mapping=table, config=config)
-        return verify(weights, converted, mapping=table, train=train)
+        return compare_files(Pair(converted, weights, mapping=table, train=train), setup=Setup(gradients=gradients))
 
 
 def read_arguments(config: str | None) -> dict[str, object]:

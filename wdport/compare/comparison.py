@@ -19,7 +19,6 @@ from wdport.compare.candidate import Candidate, PortSide
 from wdport.compare.findings import Finding, Gate, fact
 from wdport.compare.gate_bounds import NUMERICS, UNIT_ROUNDOFF
 from wdport.compare.layer_errors import fed, made, outputs_in_port
-from wdport.compare.layouts import axes
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.compare.programs import trim_memory
 from wdport.compare.reference import Reference
@@ -321,8 +320,7 @@ class Comparison:
     def outputs_in_port(self, outputs: Outputs, names: Sequence[str], shapes: Sequence[Any]) -> Outputs:
         """The reference's outputs in the port's layout; empty, with a finding, if they do not fit."""
         try:
-            rules = [axes(text) for text in self.signature.axes]
-            return outputs_in_port(outputs, names, shapes, self.port.output_names, rules)
+            return outputs_in_port(outputs, names, shapes, self.port.output_names, self.signature)
         except ValueError as error:
             self.find(f"the network's output: {error}")
             return ()

@@ -14,12 +14,12 @@ import numpy as np
 from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, leaves
 from wdport.compare.findings import OUTPUT
 from wdport.compare.gate_bounds import FLOAT32_SHARE
-from wdport.compare.layouts import fed_in_port, in_port, laid_out, leaf_names, mask_places
+from wdport.compare.layouts import axes, fed_in_port, in_port, leaf_names, mask_places, output_laid_out, stated_rules
 from wdport.compare.measure import float32_share, one_magnitude, relative_l2, sample_errors, wrong_samples
 from wdport.compare.relations import arrangement, same
 from wdport.compare.taps import Tap
-from wdport.mapping.axes import Rule, Shape
-from wdport.model import Array
+from wdport.mapping.axes import Shape
+from wdport.model import Array, Signature
 from wdport.recorder import TINY, by_sample, inside
 
 
@@ -73,7 +73,7 @@ def _shapes(side: Sequence[object]) -> list[Shape]:
 
 
 def outputs_in_port(
-    outputs: Outputs, names: Sequence[str], shapes: Sequence[Array], port_names: Sequence[str], rules: Sequence[Rule]
+    outputs: Outputs, names: Sequence[str], shapes: Sequence[Array], port_names: Sequence[str], signature: Signature
 ) -> Outputs:
     """Convert the reference's outputs to the order and layout of the port's, whose names are ``port_names``.
 
@@ -88,11 +88,12 @@ def outputs_in_port(
         if sorted(port_names) != sorted(names):
             raise ValueError(f"names {', '.join(sorted(names))} where the port has {', '.join(sorted(port_names))}")
         order = [list(names).index(name) for name in port_names]
-    pairs = [(outputs[index], shape) for index, shape in zip(order, shapes, strict=True)]
-    for output, shape in pairs:
+    rules, stated = [axes(text) for text in signature.axes], stated_rules(signature, len(outputs))
+    pairs = [(outputs[index], shape, stated[index]) for index, shape in zip(order, shapes, strict=True)]
+    for output, shape, _ in pairs:
         if _kind(output) != _kind(shape):
             raise ValueError(f"dtype {output.dtype} where the port has {shape.dtype}")
-    return tuple(laid_out(output, tuple(shape.shape), rules, exact=True) for output, shape in pairs)
+    return tuple(output_laid_out(output, tuple(shape.shape), rules, rule) for output, shape, rule in pairs)
 
 
 def _kind(array: Any) -> str:

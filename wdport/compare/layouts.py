@@ -17,7 +17,7 @@ from wdport.compare.calls import Call, ExpectedCall, leaves
 from wdport.mapping.axes import AxisError, Rule, Shape, parse_rule
 from wdport.mapping.kinds.windows import PADDING_MODES
 from wdport.mapping.rearrange import apply_rule
-from wdport.model import Array
+from wdport.model import Array, Signature
 
 Shapes = Sequence[Shape]
 
@@ -75,6 +75,24 @@ class Layout:
 def axes(text: str) -> Rule:
     """The rule of ``b c h w -> b h w c``."""
     return parse_rule(text, text)
+
+
+def stated_rules(signature: Signature, count: int) -> list[Rule | None]:
+    """The rules that are stated for each of the outputs of the reference; raises ``ValueError`` if there are others."""
+    texts = [port.axes for port in signature.outputs]
+    if not any(texts):
+        return [None] * count
+    if len(texts) != count:
+        raise ValueError(f"{count} outputs where {len(texts)} are stated")
+    return [axes(text) if text else None for text in texts]
+
+
+def output_laid_out(array: Array, shape: Shape, rules: Sequence[Rule], stated: Rule | None) -> Array:
+    """Convert an output of the reference to the port's ``shape``, by the rule that is ``stated`` or by one that fits;
+    raises ``ValueError`` if it does not fit."""
+    if stated is None:
+        return laid_out(array, shape, rules, exact=True)
+    return apply_rule(stated, [array], stated.sizes([array.shape], [shape], {}))[0]
 
 
 def laid_out(

@@ -25,7 +25,7 @@ from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_inputs import model_arguments
 from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path, variable_values
 from wdport.model import Array, KerasLayer, KerasModel
-from wdport.recorder import named_leaves
+from wdport.recorder import has_names, named_leaves
 
 Tensor = Array | jax.Array
 """A NumPy array, or a JAX array, traced or not."""
@@ -246,7 +246,7 @@ class Probe:
             output = compute(arguments.tensors)
             within.pop()
             self._names[call] = arguments.names
-            calls[call] = (arguments.nested, tensors(output), arguments.mask)
+            calls[call] = (arguments.nested, self._compared(call, output), arguments.mask)
             return output
 
         with user_errors(within), intercepted(self.layers, keep) as callers:
@@ -283,14 +283,22 @@ class Probe:
                 if get_keras_mask(tensor) is not get_keras_mask(value):
                     set_keras_mask(tensor, get_keras_mask(value))  # a layer may take its input's mask away
             self._names[call] = arguments.names
-            calls[call] = (arguments.nested, tensors(output), arguments.mask)
+            compared = self._compared(call, output)
+            calls[call] = (arguments.nested, compared, arguments.mask)
             flat, tree = jax.tree.flatten(output)
-            fits = len(flat) == len(outputs) and all(map(_of_one_batch, flat, outputs))
+            fits = len(compared) == len(outputs) and all(map(_of_one_batch, compared, outputs))
             if not fits:
                 return output
-            return jax.tree.unflatten(tree, [_masked(a, b) for a, b in zip(outputs, flat, strict=True)])
+            replaced = [_masked(a, b) for a, b in zip(outputs, compared, strict=True)]
+            return jax.tree.unflatten(tree, [*replaced, *flat[len(replaced) :]])
 
         return answer
+
+    def _compared(self, call: str, output: object) -> list[jax.Array]:
+        """The outputs of a layer; as in the reference, an attention's without its weights, which the model may return
+        as they are or averaged over the heads."""
+        is_attention = isinstance(self.layers[layer_of(call)], keras.layers.MultiHeadAttention)
+        return tensors(output)[: 1 if is_attention else None]
 
 
 def _of_one_batch(one: Tensor, other: Tensor) -> bool:
@@ -363,8 +371,8 @@ def tensors(value: object) -> list[jax.Array]:
 
 
 def tensor_names(value: object) -> tuple[str, ...]:
-    """The names of the arrays of :func:`tensors` in a dictionary; empty for other outputs."""
-    if not isinstance(value, dict):
+    """The names of the arrays of :func:`tensors` in dictionaries; empty if there are none."""
+    if not has_names(value):
         return ()
     # JAX sorts dictionaries by their keys.
     return tuple(name for name, _ in named_leaves(_sorted(value), is_tensor))

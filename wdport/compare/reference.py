@@ -161,7 +161,8 @@ class Live:
     def include(self, numbers: Sequence[float]) -> None:
         self.drawn = recorder.with_numbers(self.drawn, numbers)
         if marks := dict.fromkeys(mark for spec in self.drawn for mark in spec.marks):
-            self._marks = f"some inputs are {', '.join(f'{mark:g}' for mark in marks)}, which the code compares with"
+            values = ", ".join(f"{mark:g}" for mark in marks)
+            self._marks = f"some inputs are set to {values}, because the code compares values with it"
 
     def inputs(self, case: Case) -> tuple[Array, ...]:
         return self._draw(case, self.drawn)

@@ -28,6 +28,7 @@ from wdport.families.registry import family_of, find_family
 from wdport.families.roles import Accompanied, ConfiguredBeside, Family, KeptByKeras
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.mapping.axes import Shape
+from wdport.mapping.moves import digest_of
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.strict_yaml import load_yaml, read_yaml
@@ -408,7 +409,12 @@ def _misfit(path: Path, table: Table, faults: tuple[str, ...], fix: str = _FIX) 
 
 
 def _compare(checkpoint: Checkpoint, plan: Plan, constants: Mapping[str, Constant]) -> tuple[TableComparison, ...]:
-    """Compare every ``check:`` tensor with its constant; raises :class:`MisfitError` naming all that differ."""
+    """Compare every ``check:`` tensor with its constant, and dropped ones with their digests; raises
+    :class:`MisfitError` naming all that differ."""
+    other = [name for name, digest in plan.digests.items() if digest_of(checkpoint.read(name)) != digest]
+    if other:
+        what = f"{other[0]} has other values than the constructor of the PyTorch model, which the Keras model has"
+        raise MisfitError(checkpoint.path, what, "build the PyTorch model that the checkpoint is of, and port that")
     comparisons, faults = [], []
     for source, name in plan.checks.items():
         constant = constants[name]

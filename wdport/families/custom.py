@@ -20,9 +20,9 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from wdport.errors import MisfitError, UsageError
 from wdport.families.ported import PlainFamily
-from wdport.mapping.axes import Shape
+from wdport.mapping.axes import AxisError, Shape, output_rules
 from wdport.mapping.rows import Table
-from wdport.model import Array, ConfigurationSource, Document, KerasModel, Resolved, Signature
+from wdport.model import Array, ConfigurationSource, Document, KerasModel, Port, Resolved, Signature
 from wdport.recorder import Input, parse_inputs
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class CustomFamily(PlainFamily):
 
     def signature(self, config: CustomConfig) -> Signature:
         """The inputs as stated; an input with channels last in the Keras model is recognised by its shape."""
-        ports = self.told()
+        ports, outputs = self.told(), self._outputs()
         if self._input_shapes is None:
             self._keep(config)
         # A subclass of keras.Model has no symbolic inputs to take shapes from.
@@ -263,7 +263,7 @@ class CustomFamily(PlainFamily):
                 from wdport.families.user_functions import open_axes
 
                 self._open = open_axes(self._keep(config), ports)
-            return Signature(ports, longer=self._open)
+            return Signature(ports, outputs, longer=self._open)
         inputs = tuple(
             _in_keras_order(port, shape, self.table.path) for port, shape in zip(ports, self._input_shapes, strict=True)
         )
@@ -271,7 +271,7 @@ class CustomFamily(PlainFamily):
         free = {axis: 1 for port, shape in zip(inputs, self._input_shapes, strict=True)
                 for axis, size in zip(port.keras_axes, shape, strict=True)
                 if size is None and axis not in ("b", "_a")}  # fmt: skip
-        return Signature(inputs, free=free)
+        return Signature(inputs, outputs, free=free)
 
     def other_layout(self) -> tuple[str, ...]:
         """The inputs with channels second in PyTorch and last in Keras, if the sizes of some do not tell this from the
@@ -292,6 +292,14 @@ class CustomFamily(PlainFamily):
         if not self.model:
             fix = "add `keras: MODULE:FUNCTION`, or give `--keras-model`"
             raise UsageError(self.table.path, "does not name the Keras model", fix)
+
+    def _outputs(self) -> tuple[Port, ...]:
+        """The outputs whose axes the table states."""
+        try:
+            rules = output_rules(self.table.outputs)
+        except AxisError as error:
+            raise MisfitError(self.table.path, f"outputs: {error}", "see docs/inputs.md") from None
+        return tuple(Port(str(index), str(rule)) for index, rule in enumerate(rules))
 
     def told(self) -> tuple[Input, ...]:
         try:

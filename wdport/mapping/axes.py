@@ -165,6 +165,11 @@ def parse_rule(name: str, text: str) -> Rule:
     return Rule(name, source, target)
 
 
+def output_rules(texts: Sequence[str]) -> tuple[Rule, ...]:
+    """The rules of outputs that are stated as ``AXES`` or ``AXES -> AXES``; raises :class:`AxisError`."""
+    return tuple(parse_rule(text, text if "->" in text else f"{text} -> {text}") for text in texts)
+
+
 def _parse_side(text: str) -> ExpressionSide:
     tokens: list[str] = []
     labels: dict[str, tuple[str, ...]] = {}

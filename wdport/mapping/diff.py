@@ -221,6 +221,7 @@ def table_facts(table: Table) -> dict[str, str]:
         "torch": table.torch,
         "keras": table.keras,
         "inputs": "; ".join(table.inputs),
+        "outputs": "; ".join(table.outputs),
         "config": ", ".join(table.config),
         "sampling": ", ".join(f"{name}={value}" for name, value in sorted(table.sampling.items())),
     }
@@ -253,6 +254,7 @@ def _row_properties(row: Row, place: int) -> dict[str, str]:
         "with": f"{others}, at place {place + 1}" if others else "",
         "combine": row.combine,
         "sizes": ", ".join(f"{name}={size}" for name, size in sorted(row.sizes.items())) if row.rules else "",
+        "digest": row.digest,
         "when": row.when or "",
         "optional": "true" if row.optional else "",
     }

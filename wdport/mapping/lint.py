@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Literal
 
-from wdport.mapping.axes import Rule
+from wdport.mapping.axes import AxisError, Rule, output_rules
 from wdport.mapping.names import NamePattern, alike, overlap
 from wdport.mapping.rows import Row, Table
 from wdport.mapping.table import CUSTOM
@@ -240,3 +240,7 @@ def _heading(table: Table) -> Iterator[RemarkFacts]:
         parse_inputs(table.inputs)
     except ValueError as error:
         yield RemarkFacts("error", "", 0, f"inputs: {error}")
+    try:
+        output_rules(table.outputs)
+    except AxisError as error:
+        yield RemarkFacts("error", "", 0, f"outputs: {error}")

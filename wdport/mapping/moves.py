@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 import numpy as np
 
@@ -75,6 +76,11 @@ class Move:
         return back if self.exact else separated(self.combine, back[0], self.shapes)
 
 
+def digest_of(array: Array) -> str:
+    """A digest of whole numbers."""
+    return sha256(np.ascontiguousarray(array, dtype="<i8").tobytes()).hexdigest()[:16]
+
+
 @dataclass(frozen=True)
 class Plan:
     """What is done with every tensor.
@@ -85,6 +91,7 @@ class Plan:
         checks: by source, the constant that it must equal.
         drops: by source, the reason for leaving it out.
         ties: by source, the other source that it must equal bit for bit.
+        digests: by source that is left out, the digest of the values that it must have.
     """
 
     table: Table
@@ -92,6 +99,7 @@ class Plan:
     checks: Mapping[str, str]
     drops: Mapping[str, str]
     ties: Mapping[str, str] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def targets(self) -> tuple[str, ...]:

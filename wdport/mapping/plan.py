@@ -52,7 +52,7 @@ def make_plan(
     if faults:
         only = len(faults) == len(draft.unexpected)
         return Misfits(faults, draft.sized, tuple(draft.unexpected) if only else ())
-    return Plan(table, tuple(draft.moves), draft.checks, draft.drops, _rooted(draft.ties))
+    return Plan(table, tuple(draft.moves), draft.checks, draft.drops, _rooted(draft.ties), draft.digests)
 
 
 def _rooted(ties: Mapping[str, str]) -> dict[str, str]:
@@ -79,6 +79,7 @@ class _Draft:
     moves: list[Move] = field(default_factory=list)
     checks: dict[str, str] = field(default_factory=dict)
     drops: dict[str, str] = field(default_factory=dict)
+    digests: dict[str, str] = field(default_factory=dict)
     ties: dict[str, str] = field(default_factory=dict)
     filled: dict[str, str] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)  # rows by identity: several may be on one line
@@ -115,6 +116,8 @@ class _Draft:
         try:
             if row.drop is not None:
                 self.drops[source] = row.drop
+                if row.digest:
+                    self.digests[source] = row.digest
             elif row.same_as is not None:
                 self._tie(row, source, row.same_as.format(indices))
             elif row.check is not None and not self._check(row, source, row.check.format(indices)):

@@ -67,6 +67,7 @@ def _row(
     keras = fields.patterns("keras", section.keras, "/")
     rule_name, drop = fields.optional_text("rule"), fields.optional_text("drop")
     check = fields.pattern("check") if fields.has("check") else None
+    digest = fields.optional_text("digest") or ""
     optional = fields.flag("optional")
     fields.finish(TensorRow.__annotations__)
     rule = _rule(fields, rule_name) if rule_name else None
@@ -79,12 +80,13 @@ def _row(
         _counts(fields, rule, 1 if combine else len(torch), len(keras))
         if unknown := [name for name in sizes if name not in rule.source.names]:
             raise fields.fault(f"sizes names {unknown[0]}, which is not an axis of {rule}", "use the names of its axes")
+    if digest and not drop:
+        raise fields.fault("digest goes with drop", "leave it out")
     if (check or drop) and len(torch) > 1:
         raise fields.fault("check and drop are about one tensor", "write a row for each")
     fields.same_indices(torch[0], (*torch[1:], *keras, *((check,) if check else ())))
-    return Row(
-        fields.line, torch, keras, (rule,) if rule else (), combine, sizes, check, drop, when=when, optional=optional
-    )
+    return Row(fields.line, torch, keras, (rule,) if rule else (), combine, sizes, check, drop, digest, when=when,
+               optional=optional)  # fmt: skip
 
 
 def _rule(fields: YamlFields, text: str) -> Rule:
@@ -115,6 +117,9 @@ def parse_layer(
     """Return the rows of a layer's tensors and its taps; ``number`` is the layer's, ``kinds`` are those it may name."""
     fields = YamlFields(node, where, LayerRow.__annotations__)
     torch, keras = fields.pattern("torch", section.torch, "."), fields.pattern("keras", section.keras, "/")
+    # Outside of a section, the dot is the model itself, whose output is compared in any case.
+    is_model = section.torch is None and torch.text == "."
+    torch = NamePattern("") if is_model else torch
     kind = _kind(fields, kinds)
     names = _names(fields, kind)
     order = _order(fields, kind, kinds)
@@ -130,7 +135,8 @@ def parse_layer(
     _known_sizes(fields, tap, rows)
     # Of several stacked layers only the last is compared: its output is that of the PyTorch module.
     inner = kind.inner if kind else ()
-    taps = [replace(tap, stack=keras)] if index else [tap, *map(expand.inner, inner)]
+    taps = [] if is_model else [replace(tap, stack=keras)] if index else [tap]
+    taps += map(expand.inner, () if index else inner)
     return rows, taps
 
 

@@ -41,6 +41,7 @@ class Row:
         rules: alternatives; the first that fits the shapes is used.
         combine: the arithmetic that combines several tensors before the rule.
         sizes: sizes of axes that no shape determines.
+        digest: of the values that a tensor must have to be left out.
         when: a feature without which the row does not apply.
         optional: whether it may match nothing.
         layer: the layer row that it is derived from; at least one of the layer's rows must match, unless ``optional``.
@@ -56,6 +57,7 @@ class Row:
     sizes: Mapping[str, int] = field(default_factory=dict)
     check: NamePattern | None = None
     drop: str | None = None
+    digest: str = ""
     same_as: NamePattern | None = None
     when: str | None = None
     optional: bool = False
@@ -134,6 +136,7 @@ class Table:
         torch: the factory of the reference, ``module:name``, as text.
         keras: the factory of the port, as text.
         inputs: the inputs of the models, as text.
+        outputs: the axes of the outputs, as text; by their sizes if it is empty.
         config: keys of a ``config.json`` that the factories take.
         includes: the files whose rows are included.
         sampling: the settings of a generative model's samplers, as plain values.
@@ -149,6 +152,7 @@ class Table:
     torch: str = ""
     keras: str = ""
     inputs: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ()
     config: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
     sampling: Mapping[str, object] = field(default_factory=dict)

@@ -88,6 +88,9 @@ class TensorRow(TypedDict, total=False):
         "Sizes of axes that no shape determines, by their names in the rule.")]  # fmt: skip
     check: Annotated[Name, about("Constant of the model family that the tensor must equal.")]
     drop: Annotated[Text, about("Reason for leaving the tensor out.")]
+    digest: Annotated[Text, about(
+        "First 16 digits of the SHA-256 of the whole numbers that a dropped tensor must have, each as 8 bytes with the "
+        "lowest first.")]  # fmt: skip
     optional: Annotated[bool, about("Whether the row may match nothing.")]
     when: Annotated[Text, about(
         "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
@@ -137,6 +140,9 @@ class TableForm(Rows, total=False):
     keras: Annotated[Text, about("Function that builds the Keras model, as `module:function`.")]
     inputs: Annotated[list[Text], about(
         "Inputs of the models, `NAME: AXES [-> AXES] [, VALUES]`, as described in `docs/inputs.md`.")]  # fmt: skip
+    outputs: Annotated[list[Text], about(
+        "Layouts of the outputs, `AXES [-> AXES]` for each, as described in `docs/inputs.md`; found by their sizes if "
+        "absent.")]  # fmt: skip
     config: Annotated[list[Text], about("Keys of `config.json` that the two functions take as arguments.")]
     sampling: Annotated[dict[str, object], about(
         "Facts about your own generative model that sampling needs.")]  # fmt: skip

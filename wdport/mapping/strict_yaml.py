@@ -286,7 +286,7 @@ class YamlFields:
             parse_pattern(text)
             if prefix is None:
                 return parse_pattern(text)
-            return parse_pattern(prefix if text == "." else f"{prefix}{joint}{text}")
+            return parse_pattern(prefix if text == "." else f"{prefix}{joint}{text}" if prefix else text)
         except PatternError as error:
             raise self.fault(str(error), "use plain names with <index> for numbers") from None
 

@@ -130,7 +130,8 @@ class _Reader:
         signature = root.pattern("signature") if root.has("signature") else None
         rows, taps = self._include(root, folder)
         torch, keras = (root.optional_text(name) or "" for name in ("torch", "keras"))
-        inputs, config, sampling = root.texts("inputs"), root.texts("config"), root.plain("sampling")
+        inputs, outputs = root.texts("inputs"), root.texts("outputs")
+        config, sampling = root.texts("config"), root.plain("sampling")
         self._rows(root, where, Section(), rows, taps)
         for node in root.list("sections") if root.has("sections") else ():
             fields = YamlFields(node, where)
@@ -141,8 +142,8 @@ class _Reader:
             fields.finish(SectionForm.__annotations__)
         root.finish(TableForm.__annotations__)
         tapped = tuple(_stacked(taps))
-        return Table(where, digest, family, variant, signature, tuple(rows), tapped, torch, keras, inputs, config,
-                     sampling=sampling)  # fmt: skip
+        return Table(where, digest, family, variant, signature, tuple(rows), tapped, torch, keras, inputs, outputs,
+                     config, sampling=sampling)  # fmt: skip
 
     def _rows(self, fields: YamlFields, where: str, section: Section, rows: list[Row], taps: list[TapRow]) -> None:
         for node in fields.list("layers") if fields.has("layers") else ():

@@ -18,7 +18,7 @@ from wdport.compare.results import TapResult
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Trained
 from wdport.parity.bfloat16_gate import bfloat16_gate
-from wdport.parity.gradient_gate import gradient_gate
+from wdport.parity.gradient_gate import GradientErrors, gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import OptimizerErrors, PortTraining, optimizer_gate
 from wdport.parity.optimizer_steps import BATCH
@@ -85,10 +85,7 @@ def run_full_battery(
             held.pop("float32", None)
     release_memory()
     say("gradients")
-    with lifted(), comparison.clock.gate("C"):
-        # Of the calls that every case makes: longer inputs than those of this pass make more.
-        plain = [tap for tap in comparison.alignment.always if tap.reference not in comparison.arranged]
-        slopes = gradient_gate(prepared, comparison.reference, probe, plain, SEED, BATCH)
+    slopes = _gradients(prepared, comparison, probe)
     release_memory()
     for name, result in comparison.taps.items():
         result.bfloat16, result.gradient = ratios.get(name), slopes.taps.get(name)
@@ -96,6 +93,20 @@ def run_full_battery(
     variables = _variables(prepared, slopes.variables, steps.errors if steps is not None else {})
     gates = (low, slopes.gate) if steps is None else (low, slopes.gate, steps.gate)
     return FullBattery(gates, path, tuple(slopes.parts), variables, trajectories)
+
+
+def gradient_battery(prepared: Prepared, comparison: Comparison) -> FullBattery:
+    """Gate gradients alone, with the current weights."""
+    paths = {layer_of(tap.candidate) for tap in comparison.alignment.taps}
+    probe = GradientProbe(comparison.candidate.models["float64"], paths)
+    return FullBattery((_gradients(prepared, comparison, probe).gate,))
+
+
+def _gradients(prepared: Prepared, comparison: Comparison, probe: GradientProbe) -> GradientErrors:
+    with lifted(), comparison.clock.gate("C"):
+        # Of the calls that every case makes: longer inputs than those of this pass make more.
+        plain = [tap for tap in comparison.alignment.always if tap.reference not in comparison.arranged]
+        return gradient_gate(prepared, comparison.reference, probe, plain, SEED, BATCH)
 
 
 def _compare_eagerly(comparison: Comparison, case: Case) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from wdport.compare.calls import Call, Case, ExpectedCall, layer_of
 from wdport.compare.findings import GATES, Gate, fact, measure, notice
 from wdport.compare.layer_errors import InPort
-from wdport.compare.layouts import axes, laid_out
+from wdport.compare.layouts import axes, output_laid_out, stated_rules
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.reference import Reference
 from wdport.compare.taps import Tap
@@ -59,7 +59,9 @@ def gradient_gate(
         slopes = [slopes[probe.output_names.index(name)] for name in output_names]
     # The same random cotangent on both sides: the port's, moved to the reference's layout.
     try:
-        back = [laid_out(slope, output.shape, rules) for slope, output in zip(slopes, outputs, strict=True)]
+        stated = [rule and rule.inverse() for rule in stated_rules(signature, len(outputs))]
+        back = [output_laid_out(slope, output.shape, rules, rule)
+                for slope, output, rule in zip(slopes, outputs, stated, strict=True)]  # fmt: skip
     except ValueError as error:
         unlike = fact(f"not compared, since the network's outputs differ: {error}", kind="missing")
         return GradientErrors({}, [], {}, GATES["C"].gate(0, 1, (), (unlike,)))

@@ -16,7 +16,7 @@ import jax
 import numpy as np
 
 from wdport.compare.calls import Case
-from wdport.compare.layouts import axes, laid_out
+from wdport.compare.layouts import axes, output_laid_out, stated_rules
 from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.programs import CompiledProgram
 from wdport.compare.reference import Reference
@@ -88,8 +88,9 @@ def _losses_by_targets(prepared: Prepared, probe: GradientProbe, reference: Refe
         torch_outputs = tensors_of(returned)
         loss = torch.zeros((), dtype=torch.float64)
         places = _places(probe.output_names, output_names, len(shapes))
-        for output, shape, place in zip(torch_outputs, shapes, places, strict=True):
-            target = torch.from_numpy(np.ascontiguousarray(laid_out(targets[place], shape, rules)))
+        stated = [rule and rule.inverse() for rule in stated_rules(signature, len(shapes))]
+        for output, shape, place, rule in zip(torch_outputs, shapes, places, stated, strict=True):
+            target = torch.from_numpy(np.ascontiguousarray(output_laid_out(targets[place], shape, rules, rule)))
             loss = loss + (output - target).square().mean()
         away = [output - target for output, target in zip(outputs, targets, strict=True)]
         port_loss = sum(float(np.mean(residual**2)) for residual in away)

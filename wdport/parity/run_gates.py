@@ -39,7 +39,7 @@ from wdport.parity.diagnose import probable_causes
 from wdport.parity.end_to_end.generation import SidePair, Tokens, generation_gate
 from wdport.parity.end_to_end.samplers import SEED, samplers_gate
 from wdport.parity.file_pair import misread, provenance
-from wdport.parity.full_battery import FullBattery, run_full_battery
+from wdport.parity.full_battery import FullBattery, gradient_battery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
 from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
 from wdport.parity.repro import write_repro
@@ -108,6 +108,7 @@ class Setup:
         brief: stop after the first case that shows a fault.
         network: compare the network only, without the gates of its family and of sampling.
         causes: look for probable causes.
+        gradients: compare gradients in evaluation mode, as the full battery does.
         reference: the reference, if it was built before.
     """
 
@@ -115,6 +116,7 @@ class Setup:
     brief: bool = False
     network: bool = False
     causes: bool = True
+    gradients: bool = False
     reference: Reference | None = None
 
 
@@ -234,7 +236,7 @@ class _Run:
 
     def _full_battery(self) -> FullBattery:
         if not self.full:
-            return FullBattery()
+            return gradient_battery(self.prepared, self.comparison) if self.setup.gradients else FullBattery()
         if self.comparison.evidence is None:  # otherwise they are needed to look for causes
             self.sets.forget()
         return run_full_battery(self.prepared, self.comparison, self.sampling, self.say)

@@ -28,7 +28,8 @@ class Gradients:
 def torch_gradients(
     module: torch.nn.Module, inputs: Sequence[Array], cotangents: Sequence[Array], taps: Collection[str]
 ) -> Gradients:
-    """Run one backward pass in evaluation mode; parameters that the outputs do not depend on have zero gradients."""
+    """Run one backward pass in evaluation mode, also by parameters that are not trained; those that the outputs do not
+    depend on have zero gradients."""
     module.zero_grad(set_to_none=True)
     # Copies, since from_numpy shares the memory of an array that it is given.
     torch_inputs = [torch.from_numpy(np.array(value)) for value in inputs]
@@ -50,15 +51,21 @@ def torch_gradients(
 
         return hook
 
+    frozen = [parameter for parameter in module.parameters()
+              if parameter.is_floating_point() and not parameter.requires_grad]  # fmt: skip
     parts = dict(module.named_modules())
     handles = [parts[name].register_forward_hook(keep(name)) for name in taps if name in parts]
     try:
+        for parameter in frozen:
+            parameter.requires_grad_(True)
         output = module(*torch_inputs)
         outputs = tensors_of(output)
         pairs = [(output, torch.from_numpy(np.array(slope))) for output, slope in zip(outputs, cotangents, strict=True)
                  if output.requires_grad]  # fmt: skip
         torch.autograd.backward([output for output, _ in pairs], [slope for _, slope in pairs])
     finally:
+        for parameter in frozen:
+            parameter.requires_grad_(False)
         for handle in handles:
             handle.remove()
     slopes = Gradients(

@@ -9,7 +9,7 @@ What is random is replaced on both sides: see :mod:`wdport.parity.random_draws`.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
 import jax
@@ -76,6 +76,9 @@ the rate of SGD is too high for some models, whose loss is infinite after five s
 REPEATS: Final = 1e-9
 """How far the losses of two runs may differ; sums of scattered values have no order."""
 
+UNBIASED: Final = " times n / (n - 1)"
+"""The part of a moving variance whose error is measured as if it were updated with the unbiased variance."""
+
 SINGULAR: Final = ("zeros", "constant")
 """Samples at which functions often have no slope."""
 
@@ -99,6 +102,14 @@ class TrainingStart:
             for path, variable in variables_by_path(model).items():
                 set_variable(variable, values[path])
         return module, model
+
+
+def with_keras_statistics(gate: Gate) -> Gate:
+    """The gate, if Keras's BatchNormalization may update the moving variance with the biased variance: what counts is
+    the error that the factor between both leaves."""
+    left = {reading.subject for reading in gate.measures if reading.part == UNBIASED}
+    return replace(gate, measures=tuple(reading for reading in gate.measures
+                                        if reading.subject not in left or reading.part == UNBIASED))  # fmt: skip
 
 
 def training_mode_gate(start: TrainingStart) -> Gate:
@@ -125,7 +136,8 @@ class _Steps:
         self._variables = variables_by_path(model)
         self._program = CompiledProgram(self._port_step, FAST_COMPILE)
         self._errors: dict[str, float] = {}
-        self._causes: dict[str, Finding] = {}
+        self._causes: dict[str, Finding | None] = {}
+        self._unbiased: dict[str, float] = {}
         self._diverged: dict[str, Finding] = {}
         self._masked, self._moving = False, set[str]()
         self._draws, self._reversed = draws, False
@@ -136,10 +148,14 @@ class _Steps:
         for index, recipe in enumerate(RECIPES):
             self._train(recipe, index * STEPS)
         singular = [fact(text, subject, "unequal") for subject, text in self._singular().items()]
-        measures = tuple(measure(name, "error", error, "gradient") for name, error in self._errors.items())
+        causes = {path: cause for path, cause in self._causes.items() if cause is not None}
+        measures = (
+            *(measure(name, "error", error, "gradient") for name, error in self._errors.items()),
+            *(measure(path, "error", self._unbiased[path], "gradient", UNBIASED) for path in causes),
+        )
         missing = [fact(f"the gradient by {name} was not compared{why}", name, "missing")
                    for name, why in self._uncompared().items()]  # fmt: skip
-        findings = (*self._frozen(), *self._shared_masks(), *self._unlike_pytorch(), *self._causes.values(),
+        findings = (*self._frozen(), *self._shared_masks(), *self._unlike_pytorch(), *causes.values(),
                     *self._diverged.values(), *singular, *missing)  # fmt: skip
         return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures, findings)
 
@@ -347,12 +363,8 @@ class _Steps:
                 errors.add(path, np.asarray(value), after[path])
         for path, error in errors.relative().items():
             self._add(path, error)
-            if (
-                error > GRADIENT
-                and path not in self._causes
-                and (cause := self._biased(path, before, state, after)) is not None
-            ):
-                self._causes[path] = cause
+            if error > GRADIENT and self._causes.get(path, True):
+                self._causes[path] = self._biased(path, before, state, after)
 
     def _biased(
         self, path: str, before: Mapping[str, Array], state: Mapping[str, Any], after: Mapping[str, Array]
@@ -367,6 +379,8 @@ class _Steps:
         if factor <= 1.0 or not np.allclose(theirs, factor * ours, rtol=1e-6, atol=0.0):
             return None
         count = round(factor / (factor - 1.0))
+        error = relative_l2(decayed + ours * (count / (count - 1)), after[path])
+        self._unbiased[path] = max(error, self._unbiased.get(path, 0.0))
         text = (f"{path} is updated with the biased variance of {count} values, as Keras's BatchNormalization does; "
                 "wdport.nets.norms.UnbiasedBatchNormalization updates it as PyTorch does")  # fmt: skip
         return notice(text, path)

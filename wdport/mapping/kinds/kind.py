@@ -94,12 +94,14 @@ def layer(name: str, arguments: Mapping[str, object], **origin: str) -> KerasCal
 @dataclass(frozen=True)
 class TorchCall:
     """A call of a PyTorch layer: its first input's shape and axes, its arguments by name with the kind of their values
-    (``bool`` for a boolean mask), and which of its outputs are read."""
+    (``bool`` for a boolean mask), which of its outputs are read, and whether a layer of its own pads, even if Keras's
+    ``same`` would do."""
 
     shape: tuple[int, ...] = ()
     axes: Axes | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
     used: frozenset[int] = frozenset({0})
+    padded_before: bool = False
 
 
 @dataclass(frozen=True)

@@ -53,8 +53,8 @@ def rank_of(name: str) -> int:
 def several(value: object, rank: int) -> tuple[int, ...]:
     """One number per axis."""
     if isinstance(value, (tuple, list)):
-        return tuple(int(number) for number in value) * (rank if len(value) == 1 else 1)
-    return (int(value),) * rank if isinstance(value, int) else (1,) * rank
+        return tuple(value) * (rank if len(value) == 1 else 1)
+    return (value,) * rank if isinstance(value, int) else (1,) * rank
 
 
 def agree(axis: Axis, before: int, after: int, ceil: bool = False) -> bool:

@@ -25,7 +25,6 @@ from wdport.compare.calls import Case
 from wdport.compare.findings import GATES, OUTPUT, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS, bounds
 from wdport.compare.layer_errors import outputs_in_port
-from wdport.compare.layouts import axes
 from wdport.compare.measure import FLOOR, ErrorPair
 from wdport.compare.run_cases import Say
 from wdport.conversion.prepare import Prepared
@@ -311,8 +310,7 @@ class FreshGate:
 
     def _in_port(self, outputs: Sequence[Array], names: Sequence[str], answer: Answered) -> tuple[Array, ...]:
         """Outputs of the reference in the port's order and layout; raises ``ValueError`` if they do not fit."""
-        rules = [axes(text) for text in self.signature.axes]
-        return outputs_in_port(tuple(outputs), names, answer.outputs, answer.names, rules)
+        return outputs_in_port(tuple(outputs), names, answer.outputs, answer.names, self.signature)
 
     def _moves(self, inputs: tuple[Array, ...], dtype: str, answer: Answered, truth: Truth) -> tuple[Array, ...]:
         """How far the reference's outputs move under one rounding, in the port's layout."""
