@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Any
 from zlib import crc32
 
-import jax
 import keras
 import numpy as np
 import torch
@@ -27,9 +25,7 @@ from wdport.compare.run_cases import compare
 from wdport.compare.setting_values import Setting
 from wdport.compare.settings import compare_pair
 from wdport.keras_runtime import (
-    exact_float64,
-    fresh_names,
-    layer_dtype,
+    float64,
     layers_by_path,
     set_variable,
     unfilled,
@@ -93,15 +89,6 @@ class Reference:
     inputs: Sequence[Array]
     output: Array
     shapes: tuple[tuple[int, ...], tuple[int, ...]] = ((), ())
-
-
-@contextmanager
-def float64() -> Iterator[None]:
-    """Keras and JAX in true float64, and layers that begin to count their names anew."""
-    policy = keras.DTypePolicy("float64")
-    precise = (jax.enable_x64(True), jax.default_matmul_precision("highest"))
-    with precise[0], precise[1], exact_float64(), layer_dtype(policy), fresh_names():
-        yield
 
 
 def run(pair: Pair) -> Outcome:

@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
 
@@ -31,21 +31,22 @@ import keras  # noqa: F401  before our modules that need it
 import numpy as np
 import torch
 
-from parity_tests.conformance.engine import float64
 from parity_tests.port.corpus import CORPUS
 from parity_tests.port.entries import Entry
 from wdport import recorder
-from wdport.compare.measure import relative_l2
+from wdport.compare.probe import is_tensor
 from wdport.compare.reference import translated
 from wdport.errors import WdportError
 from wdport.files.atomic import scratch_folder
 from wdport.jax_settings import use_compile_cache
-from wdport.keras_runtime import set_variable, unfilled, variables_by_path
+from wdport.keras_runtime import float64, set_variable, unfilled, variables_by_path
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
 from wdport.model import Array
 from wdport.porting.graph import Graph
-from wdport.porting.lowering.interpreter import Interpreter, in_keras, plan_of
+from wdport.porting.lowering.comparison import error_of, filled, tensors_of
+from wdport.porting.lowering.holes import line_of
+from wdport.porting.lowering.interpreter import in_keras
 from wdport.porting.lowering.keras_graph import KerasGraph
 from wdport.porting.lowering.lower import lower
 from wdport.porting.outline.steps import is_layer
@@ -164,18 +165,30 @@ def run_entry(entry: Entry) -> Result:
 
 def _stages(entry: Entry, progress: Progress) -> None:
     reference = _lowered(entry, progress)
-    if (hole := reference.keras_graph.hole) is not None:
-        where = f"{Path(hole.node.place.file).name}:{hole.node.place.line}" if hole.node.place else ""
-        raise HoleError(f"{hole.node.name or 'the model'}{f' ({where})' if where else ''}: {hole.what}")
+    if (hole := reference.keras_graph.refused) is not None:
+        place = line_of(hole.node.place)
+        raise HoleError(f"{hole.node.name or 'the model'}{f' ({place})' if place else ''}: {hole.what}")
+    if reference.keras_graph.holes:
+        _written_with_holes(entry)
     with float64():
         compare("lowered", _interpreted(reference), reference)
     progress.lowered = True
     port = write_port(entry.target, entry.inputs, f"{entry.name}_keras")
     if not port.written:
-        raise HoleError(str(port.missing))
+        raise HoleError(str(port.missing[0]))
     progress.lines, progress.torch_lines = port.lines, port.torch_lines
     with _imported(port.source, f"{entry.name}_keras") as module, float64():
         progress.error = compare("written", _written(reference, module, port.table), reference)
+
+
+def _written_with_holes(entry: Entry) -> NoReturn:
+    """Write an entry without the steps that have no counterpart, and compare all others."""
+    port = write_port(entry.target, entry.inputs, f"{entry.name}_keras")
+    if port.differs:
+        raise DifferenceError(f"written with holes: {port.differs} differs")
+    compile(port.source, f"{entry.name}_keras.py", "exec")
+    texts = [f"{one}" for one in port.missing]
+    raise HoleError(f"{'written without' if port.written else 'not written'}: {'; '.join(texts)}")
 
 
 def _lowered(entry: Entry, progress: Progress) -> Reference:
@@ -212,17 +225,8 @@ Run = Callable[[Arguments], Sequence[Any]]
 def _interpreted(reference: Reference) -> Run:
     """The lowered graph as a function of PyTorch's arguments."""
     graph = reference.keras_graph
-    state = reference.state
-    state |= {name: reference.module.get_buffer(name).numpy() for name in graph.variables if name not in state}
-    with unfilled():
-        model = Interpreter(graph, {name: array.shape for name, array in state.items()})
-        model(_in_order(graph, arguments_of(reference.entry, *TRACED)))
-    variables = variables_by_path(model)
-    if graph.rows:
-        plan = plan_of(graph, reference.graph, state, {path: tuple(each.shape) for path, each in variables.items()})
-        for path, array in plan.apply(lambda name: state[name.removeprefix("model.")], rounded=False):
-            set_variable(variables[path], array)
-
+    run = arguments_of(reference.entry, *TRACED), {}
+    model = filled(graph, reference.graph, tensors_of(reference.module, graph), run)
     return lambda arguments: model(_in_order(graph, arguments))
 
 
@@ -248,14 +252,11 @@ def _written(reference: Reference, module: ModuleType, table: str) -> Run:
             raise ValueError(f"the table does not fit: {plan}")
         for path, array in plan.apply(state.__getitem__, rounded=False):
             set_variable(variables[path], array)
-    # The model returns a tensor once that PyTorch's returns twice.
-    distinct = list(dict.fromkeys(placed.value for placed in graph.outputs))
 
     def run(arguments: Arguments) -> Sequence[Any]:
         inputs = _in_order(graph, arguments)
         outputs = model(inputs[0] if len(inputs) == 1 else tuple(inputs))
-        several = list(outputs) if isinstance(outputs, (list, tuple)) else [outputs]
-        return [several[distinct.index(placed.value)] for placed in graph.outputs]
+        return [leaf for _, leaf in recorder.named_leaves(outputs, is_tensor)]
 
     return run
 
@@ -275,18 +276,6 @@ def compare(stage: str, run: Run, reference: Reference) -> float:
                 raise DifferenceError(f"{stage}: output {index} differs by {error:.1e} at batch {batch}")
             largest = max(largest, error)
     return largest
-
-
-def error_of(candidate: Array, reference: Array) -> float:
-    """Relative error; infinite if shapes, integers, infinities or the places of NaN differ."""
-    if candidate.shape != reference.shape or candidate.dtype.kind != reference.dtype.kind:
-        return np.inf
-    if reference.dtype.kind != "f":
-        return 0.0 if np.array_equal(candidate, reference) else np.inf
-    missing = np.isnan(reference)
-    if not np.array_equal(np.isnan(candidate), missing):
-        return np.inf
-    return relative_l2(candidate[~missing], reference[~missing])
 
 
 @contextmanager

@@ -25,6 +25,7 @@ BAD_ROWS = {
     "{torch: a, keras: a}": "keras and rule go together",
     "{torch: a, rule: identity}": "keras and rule go together",
     "{torch: a, rule: identity, drop: x}": "keras and rule go together",
+    "{torch: a, keras: a, rule: identity, digest: x}": "digest goes with drop",
     "{torch: a, check: a, drop: x}": "must do exactly one thing",
     "{torch: a, keras: a, rule: identity, drop: x}": "must do exactly one thing",
     "{torch: a, keras: a, rule: identity, drop: x, check: a}": "must do exactly one thing",

@@ -19,6 +19,7 @@ from torch import nn
 import wdport
 from wdport.nets.norms import UnbiasedBatchNormalization
 from wdport.optimizers.torch_like import SGD, Adam, TorchOptimizer
+from wdport.parity.training_mode_gate import with_keras_statistics
 from wdport.parity.verdict_api import Verdict
 
 TABLE = """
@@ -116,6 +117,16 @@ def test_what_differs_only_in_training_is_found(name: str, tmp_path: Path, monke
     assert message in text
     assert name == "biased variance" or "biased" not in text
     assert [other.name for other in verdict.gates if not other.passed] in ([], ["M"])
+
+
+@pytest.mark.parametrize("momentum", [0.8, 0.9])
+def test_the_biased_variance_alone_may_count_as_equal(
+    momentum: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    build = partial(port, layers.BatchNormalization, momentum)
+    monkeypatch.setattr(sys.modules[__name__], "chosen", build, raising=False)
+    (gate,) = [gate for gate in verified(tmp_path, f"{__name__}:chosen").gates if gate.name == "M"]
+    assert with_keras_statistics(gate).passed == (momentum == 0.8)
 
 
 ALPHA = """

@@ -42,6 +42,17 @@ def net(compute: Callable[..., Any], *inputs: str, hole: str = "", **parts: Call
     return Situation(lambda: Net(compute, {name: make() for name, make in parts.items()}), inputs or ("x: b 8",), hole)
 
 
+class Held(nn.Module):
+    """A tensor that is no buffer."""
+
+    def __init__(self, tensor: Tensor) -> None:
+        super().__init__()
+        self.tensor = tensor.double()
+
+    def __getitem__(self, index: int) -> Tensor:
+        return self.tensor[index]
+
+
 IMAGE = "x: b 4 h=6..9 w=7..8"
 SQUARE = "x: b 8 8 8"
 SEQUENCE = "x: b t=7..12 8"
@@ -220,7 +231,9 @@ STRUCTURE: dict[str, Situation] = {
     "a cell looped over five inputs": net(
         lambda m, x: [h := torch.zeros_like(x[:, 0]), *(h := m.cell(x[:, i], h) for i in range(5))][-1],
         "x: b 5 8", cell=lambda: nn.GRUCell(8, 8)),
-    "a cell of two states": net(lambda m, x: m.cell(x)[0], cell=lambda: nn.LSTMCell(8, 8), hole="two states"),
+    "a cell of two states": net(lambda m, x: sum(m.cell(x, m.cell(x))), cell=lambda: nn.LSTMCell(8, 8)),
+    "cells without a state": net(
+        lambda m, x: m.rnn(m.gru(x)), gru=lambda: nn.GRUCell(8, 8), rnn=lambda: nn.RNNCell(8, 8)),
     "a module looped over five inputs": net(
         lambda m, x: [h := torch.zeros_like(x[:, 0]), *(h := m.block(x[:, i] + h) for i in range(5))][-1],
         "x: b 5 8", block=lambda: Block(8, 4)),
@@ -350,7 +363,14 @@ LAYERS: dict[str, Situation] = {
         lambda m, x: m.conv(x), IMAGE,
         conv=lambda: nn.ConvTranspose2d(4, 6, 3, 2, padding=1, output_padding=1)),
     "a transposed convolution of groups": net(
-        lambda m, x: m.conv(x), IMAGE, conv=lambda: nn.ConvTranspose2d(4, 6, 3, 2, groups=2), hole="group"),
+        lambda m, x: m.conv(x), IMAGE, conv=lambda: nn.ConvTranspose2d(4, 6, 3, 2, groups=2)),
+    "a transposed convolution of channels": net(
+        lambda m, x: m.conv(x), "x: b 4 t=6..9",
+        conv=lambda: nn.ConvTranspose1d(4, 4, 4, 2, padding=1, groups=4, bias=False)),
+    "a transposed convolution with more places": net(
+        lambda m, x: m.conv(x), IMAGE, conv=lambda: nn.ConvTranspose2d(4, 4, 2, 3, output_padding=(2, 1), groups=2)),
+    "a transposed convolution that is dilated": net(
+        lambda m, x: m.conv(x), IMAGE, conv=lambda: nn.ConvTranspose2d(4, 4, 3, dilation=2, padding=1, groups=2)),
     "a convolution in three dimensions": net(
         lambda m, x: m.conv(x).flatten(2).mean(2), "x: b 2 5 6 7", conv=lambda: nn.Conv3d(2, 3, 3, padding=1)),
     "pooling rounded up": net(
@@ -376,7 +396,7 @@ LAYERS: dict[str, Situation] = {
         hole="norm"),
     "a bag of embeddings": net(
         lambda m, ids: m.embed(ids), "ids: b 5, below 11", embed=lambda: nn.EmbeddingBag(11, 8), hole="embedding_bag"),
-    "a bilinear layer": net(lambda m, x: m.two(x, x), two=lambda: nn.Bilinear(8, 8, 3), hole="bilinear"),
+    "a bilinear layer": net(lambda m, x: m.two(x, x), two=lambda: nn.Bilinear(8, 8, 3)),
     "a layer's forward": net(lambda m, x: m.lin.forward(x), lin=linear()),
     "a slope of every channel": net(lambda m, x: m.act(m.conv(x)), IMAGE, conv=conv(), act=lambda: nn.PReLU(4)),
     "a softmax over channels": net(lambda m, x: m.act(m.conv(x)), IMAGE, conv=conv(), act=lambda: nn.Softmax2d()),
@@ -581,11 +601,11 @@ INDICES: dict[str, Situation] = {
     "half of a size": net(lambda m, x: x[:, x.shape[1] // 2], SEQUENCE),
     "from the end by a size": net(lambda m, x: x[:, -(x.shape[1] // 3) :], SEQUENCE),
     "the first half": net(lambda m, x: x[:, : x.shape[1] // 2] + x[:, :1], SEQUENCE),
-    "a slice that is longer for some": net(lambda m, x: x[:, :9], SEQUENCE, hole="these sizes"),
+    "a slice that is longer for some": net(lambda m, x: x[:, :9], SEQUENCE, hole="at one size"),
     "a module for a size": net(lambda m, x: m.parts[x.shape[1] % 2](x), SEQUENCE,
                                parts=lambda: nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 8)]), hole="other"),
     "a parameter for a size": net(lambda m, x: x * m.parts[x.shape[1] % 2], SEQUENCE, parts=lambda: nn.ParameterList(
-        [nn.Parameter(torch.zeros(8)), nn.Parameter(torch.zeros(8))]), hole="other"),
+        [nn.Parameter(torch.zeros(8)), nn.Parameter(torch.zeros(8))]), hole="depends on the sizes"),
     "a mask that hides nothing": net(
         lambda m, x, mask: x if mask.bool().all() else x * mask[..., None], "x: b 7 8", "mask: b 7, mask"),
     "a table of places": net(lambda m, x: x + m.table[: x.shape[1]], SEQUENCE, table=parameter(16, 8)),
@@ -593,11 +613,15 @@ INDICES: dict[str, Situation] = {
         lambda m, x: F.pad(x, (m.size - 2,) * 2), SEQUENCE, size=lambda: torch.ones(5).flip(0).shape[0]),
     "a table of places by a range": net(
         lambda m, x: x + m.table(torch.arange(x.shape[1])), SEQUENCE, table=lambda: nn.Embedding(16, 8)),
-    "a size rounded up": net(lambda m, x: x[:, : math.ceil(x.shape[1] / 2)], SEQUENCE, hole="other"),
-    "a size times a number": net(lambda m, x: x[:, : int(x.shape[1] * 0.5)], SEQUENCE, hole="other"),
+    "a size rounded up": net(lambda m, x: x[:, : math.ceil(x.shape[1] / 2)], SEQUENCE, hole="depends on the sizes"),
+    "a size times a number": net(lambda m, x: x[:, : int(x.shape[1] * 0.5)], SEQUENCE, hole="depends on the sizes"),
     "the smaller of two sizes": net(lambda m, x: x[:, : min(x.shape[1], 9)], SEQUENCE, hole="other"),
-    "a size as a number": net(lambda m, x: x * x.shape[1] ** -0.5, SEQUENCE, hole="other"),
-    "a size as a scale": net(lambda m, x: x / math.sqrt(x.shape[1]), SEQUENCE, hole="other"),
+    "a size as a number": net(lambda m, x: x * x.shape[1] ** -0.5, SEQUENCE),
+    "a size as a scale": net(lambda m, x: x / math.sqrt(x.shape[1]), SEQUENCE),
+    "a branch on a remainder": net(lambda m, x: x * 2 if x.shape[1] % 4 else x, SEQUENCE, hole="%"),
+    "a branch on one size": net(lambda m, x: x * 3 if x.shape[1] == 10 else x, SEQUENCE, hole="== 10"),
+    "a branch on a size that is never there": net(lambda m, x: x * 3 if x.shape[1] == 3 else x, SEQUENCE),
+    "a limit of the dtype": net(lambda m, x: x.masked_fill(x > 0, torch.finfo(x.dtype).min).softmax(-1), SEQUENCE),
     "a branch on a size": net(lambda m, x: x * (2.0 if x.shape[1] > 10 else 3.0), SEQUENCE, hole="other"),
     "other calls for a size": net(lambda m, x: x.exp() if x.shape[1] > 10 else x, SEQUENCE, hole="other"),
     "a loop over a size": net(lambda m, x: sum((x[:, i] for i in range(x.shape[1])), 0), SEQUENCE, hole="other"),
@@ -619,8 +643,58 @@ INDICES: dict[str, Situation] = {
     "a negative index": net(lambda m, x: x[:, m.index], index=lambda: torch.tensor([-1, -8, 3])),
     "narrow and select": net(lambda m, x: m.conv(x).narrow(1, 1, 2) + x.select(1, -1)[:, None], IMAGE, conv=conv()),
     "narrow from the end": net(lambda m, x: x.narrow(1, -3, 2), SEQUENCE),
+    "long numbers": net(lambda m, x: x * 3000017 * 3000017 % 97, "x: b 5, below 500", hole="32 bits"),
+    "a long number": net(lambda m, x: x * 2654435761 % 97, "x: b 5, below 500", hole="32 bits"),
+    "the remainder of a long number": net(lambda m, x: x % 2654435761, "x: b 5, below 500", hole="32 bits"),
     "take": net(lambda m, x: torch.take_along_dim(x, x.argsort(1), 1), hole="take_along_dim"),
 }  # fmt: skip
+
+
+def codebook(m: nn.Module, x: Tensor) -> Any:
+    """The nearest code of each row, its place, and the losses that train the codes."""
+    weight = m.codes.weight
+    distances = x.pow(2).sum(-1, keepdim=True) + weight.pow(2).sum(1) - 2 * x @ weight.t()
+    index = distances.argmin(-1)
+    codes = m.codes(index)
+    loss = F.mse_loss(codes.detach(), x) + 0.25 * F.l1_loss(codes, x.detach(), reduction="sum")
+    return x + (codes - x).detach(), index, loss
+
+
+@torch.library.custom_op("port_nets::relu", mutates_args=())
+def custom_relu(x: Tensor) -> Tensor:
+    """An operator with the name of another one."""
+    return x.relu() + 1
+
+
+LOSSES: dict[str, Situation] = {
+    "a custom operator": net(lambda m, x: custom_relu(x).exp(), hole="torch.ops"),
+    "a tensor that nothing computes": net(lambda m, x: torch.from_dlpack(x) * 2, hole="no function of torch"),
+    "a codebook": net(codebook, SEQUENCE, codes=lambda: nn.Embedding(11, 8)),
+    "a codebook of a buffer": net(
+        lambda m, x: m.codes[((x[:, :, None] - m.codes) ** 2).sum(-1).argmin(-1)],
+        SEQUENCE,
+        codes=lambda: torch.zeros(11, 8),
+    ),
+    "a layer after its weights": net(lambda m, x: m.lin(x @ m.lin.weight), lin=linear()),
+    "losses": net(lambda m, x: F.mse_loss(x, x.cos(), reduction="none") + F.l1_loss(x, x.sin())),
+    "cross-entropy": net(
+        lambda m, x, y: F.cross_entropy(x, y) + F.cross_entropy(x, y, reduction="none", ignore_index=2),
+        "x: b 8",
+        "y: b, below 8",
+    ),
+    "cross-entropy of a sequence": net(lambda m, x, y: F.cross_entropy(x.mT, y), SEQUENCE, "y: b t, below 8"),
+    "cross-entropy with smoothing": net(
+        lambda m, x, y: F.cross_entropy(x, y, label_smoothing=0.1), "x: b 8", "y: b, below 8", hole="smoothing"
+    ),
+    "many numbers": net(lambda m, x: x * m.sizes[:, 0], sizes=lambda: torch.arange(24.0).view(8, 3).tanh_()),
+    "many equal numbers": net(lambda m, x: x * m.held[0], held=lambda: Held(torch.full((3, 8), 0.7))),
+    "many numbers of no formula": net(
+        lambda m, x: x * m.held[0],
+        held=lambda: Held(torch.tensor([[float(n % 7) for n in range(8)]] * 3)),
+        hole="numbers",
+    ),
+}
+
 
 IN_PLACE: dict[str, Situation] = {
     "slice assignment": net(set_item(slice(None), slice(2, 5)), SEQUENCE),
@@ -630,7 +704,12 @@ IN_PLACE: dict[str, Situation] = {
     "assignment from the end": net(set_item(slice(None), slice(-2, None)), SEQUENCE),
     "assignment of a row": net(set_item(slice(None), 0, value=lambda x: x[:, 1]), SEQUENCE),
     "assignment to the last axis": net(set_item(..., 0), SEQUENCE),
-    "assignment with a step": net(set_item(slice(None), slice(None, None, 2)), SEQUENCE, hole="step"),
+    "assignment with a step": net(set_item(slice(None), slice(None, None, 2)), SEQUENCE),
+    "assignment to odd places": net(
+        assign(lambda y, x: y.__setitem__((slice(None), slice(1, None, 3)), x[:, 1::3] * 2)), SEQUENCE),
+    "an assigned number with a step": net(
+        assign(lambda y, x: y.__setitem__((..., slice(1, None, 2)), 3.0)), SEQUENCE),
+    "assignment with a step up to a place": net(set_item(slice(None), slice(0, 5, 2)), SEQUENCE, hole="step"),
     "assignment through a mask": net(assign(lambda y, x: y.__setitem__(x > 0.2, -1.0))),
     "assignment to chosen rows": net(set_item(torch.tensor([0, 0]))),
     "assignment to chosen columns": net(set_item(slice(None), torch.tensor([0, 3])), hole="index"),
@@ -676,5 +755,6 @@ IN_PLACE: dict[str, Situation] = {
 }  # fmt: skip
 
 NETS: dict[str, Situation] = {
+    **LOSSES,
     **STRUCTURE, **WEIGHTS, **LAYERS, **FUNCTIONS, **LAYOUTS, **INDICES, **IN_PLACE,
 }  # fmt: skip

@@ -1,0 +1,143 @@
+"""The written source has the structure, the names and the arguments of the PyTorch classes."""
+
+from __future__ import annotations
+
+import math
+import sys
+from types import ModuleType
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from wdport.porting.library_inputs import library_inputs
+from wdport.porting.port import write_port
+
+
+class Head(nn.Module):
+    def __init__(self, width: int, heads: int, rate: float = 0.5, eps: float = 1e-3, depth: int = 2) -> None:
+        super().__init__()
+        self.heads, self.scale = heads, (width // heads) ** -0.5
+        self.norm = nn.LayerNorm(width, eps=eps)
+        self.drop = nn.Dropout(rate)
+        self.place = nn.Parameter(torch.ones(1, width))
+        self.mix = nn.ModuleList(nn.Linear(width, max(width, 4)) for _ in range(depth))
+        self.narrow = nn.Linear(width, max(width // 4, 5))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, t, c = x.shape
+        x = x.view(b, t, self.heads, c // self.heads).softmax(-1).reshape(b, t, c) * self.scale / math.sqrt(c)
+        for layer in self.mix:
+            x = layer(x)
+        return self.narrow(self.drop(self.norm(x + self.place)))
+
+
+class Heads(nn.Module):
+    def __init__(self, widths: tuple[int, ...] = (8, 12), heads: int = 4) -> None:
+        super().__init__()
+        self.first, self.second = Head(widths[0], heads), Head(widths[1], heads, eps=1e-6)
+        self.grow = nn.Linear(widths[0], widths[1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.first(x).sum(-1, keepdim=True) + self.second(self.grow(x))
+
+
+class Block(nn.Module):
+    def __init__(self, inp: int, oup: int, stride: int, expand: int) -> None:
+        super().__init__()
+        self.adds, wide = stride == 1 and inp == oup, inp * expand
+        grow = [nn.Sequential(nn.Conv2d(inp, wide, 1), nn.ReLU6())] if expand != 1 else []
+        self.conv = nn.Sequential(*grow, nn.Conv2d(wide, wide, 3, stride, 1, groups=wide), nn.Conv2d(wide, oup, 1))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x + self.conv(x) if self.adds else self.conv(x)
+
+
+class Blocks(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.blocks = nn.Sequential(Block(4, 4, 1, 1), Block(4, 8, 2, 3), Block(8, 8, 1, 3), Block(8, 4, 2, 3))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return F.relu(self.blocks(x))
+
+
+class Rated(nn.Module):
+    def __init__(self, dropout: float, count: int = 3) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(dropout)
+        self.layers = nn.Sequential(*(nn.Linear(5, 5) for _ in range(count)), nn.GELU(), nn.Sigmoid())
+        self.turns = nn.Sequential(nn.Flatten(1), nn.Linear(10, 2))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.turns(self.dropout(self.layers(x)))
+
+
+def build_rated() -> Rated:
+    return Rated(0.25)
+
+
+def source_of(factory: str, *inputs: str) -> str:
+    port = write_port(f"{__name__}:{factory}", inputs)
+    assert not port.missing, port.missing
+    return port.source
+
+
+def test_constants_are_the_expressions_of_the_constructor() -> None:
+    source = source_of("Heads", "x: b 6 8")
+    for line in (
+        "def __init__(self, width, heads, eps=0.001, **kwargs):",
+        "layers.LayerNormalization(epsilon=eps)",
+        "layers.Dropout(0.5)",
+        "shape=(1, width), initializer",
+        "(b, t, self.heads, c // self.heads)",
+        "* (self.width // self.heads) ** -0.5",
+        "math.sqrt(c)",
+        "def __init__(self, widths=(8, 12), heads=4, **kwargs):",
+        "self.first = Head(width=widths[0], heads=heads)",
+        "self.second = Head(width=widths[1], heads=heads, eps=1e-6)",
+        "self.grow = layers.Dense(widths[1])",
+    ):
+        assert line in source, line
+    # max(width // 4, 5) is no expression of the width.
+    assert "layers.Dense(5)" in source
+
+
+def test_instances_that_a_flag_or_an_argument_tells_apart_are_one_class() -> None:
+    source = source_of("Blocks", "x: b 4 8 8")
+    assert source.count("\nclass ") == 2
+    adds = "        if self.adds:\n            return x + self.conv(x)\n        return self.conv(x)\n"
+    for line in ("if expand == 1:", adds, "return ops.relu(self.blocks(x))", 'layers.ZeroPadding2D(name="1_pad")',
+                 "strides=stride"):  # fmt: skip
+        assert line in source, line
+
+
+def test_a_sequential_is_one_unless_a_function_stands_in_it() -> None:
+    source = source_of("build_rated", "x: b 2 5")
+    for line in ('layers.Activation("gelu", name="3")', 'layers.Activation("sigmoid", name="4")', "self.layers_(x)",
+                 "def __init__(self, dropout_rate=0.25,", "self.dropout = layers.Dropout(dropout_rate)"):  # fmt: skip
+        assert line in source, line
+    assert source.count("keras.Sequential") == 1
+
+
+def test_inputs_of_models_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
+    from transformers import BertConfig, BertModel, T5Config, T5Model, ViTConfig, ViTModel
+
+    small = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8}
+    assert library_inputs(BertModel(BertConfig(vocab_size=30, max_position_embeddings=9, **small))) == (
+        "input_ids: b t=6..9, below 30",
+    )
+    assert library_inputs(ViTModel(ViTConfig(image_size=8, patch_size=4, **small))) == ("pixel_values: b 3 8 8",)
+    config = T5Config(vocab_size=30, d_model=8, d_kv=4, d_ff=8, num_layers=1, num_heads=2)
+    assert library_inputs(T5Model(config)) == (
+        "input_ids: b t=6..16, below 30", "decoder_input_ids: b u=6..16, below 30",
+    )  # fmt: skip
+    assert library_inputs(Heads()) == ()
+    for library, expected in (("torchvision.models.resnet", "x: b 3 224 224"), ("timm.models.resnet", "x: b 3 7 7"),
+                              ("torchvision.models.video.resnet", "x: b 3 16 112 112")):  # fmt: skip
+        kind = type("Net", (nn.Identity,), {"__module__": library, "forward": lambda self, x: x})
+        monkeypatch.setitem(sys.modules, library, ModuleType(library))
+        module = kind()
+        module.pretrained_cfg = {"input_size": (3, 7, 7)}
+        assert library_inputs(module) == (expected,)
