@@ -54,7 +54,7 @@ EDITS = (
              "attn|ln_"),
     HandEdit("small_mini_gpt", 'layers.Activation("gelu", name="1")', 'layers.Activation("silu", name="1")', "mlp"),
     HandEdit("small_temporal_convolution", "dilation=2", "dilation=1", r"network\.1"),
-    HandEdit("small_temporal_convolution", "return self.relu(out + x)", "return self.relu(out) + x", r"network"),
+    HandEdit("small_temporal_convolution", "        out = self.relu1(out)\n", "", r"network"),
     HandEdit("small_gru_forecaster", "self.gru[0](x - last)", "self.gru[0](x)", "gru"),
     HandEdit("small_gru_forecaster", "last = x[:, -1:]", "last = x[:, :1]", "gru"),
     HandEdit("small_mlp", "self.embeds[1](x_cat[:, 1])", "self.embeds[1](x_cat[:, 0] % 4)", "embeds"),
