@@ -74,6 +74,16 @@ class Rated(nn.Module):
         return self.turns(self.dropout(self.layers(x)))
 
 
+class Mirrored(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.encode, self.decode = nn.Linear(4, 3), nn.Linear(3, 4)
+        self.decode.weight = nn.Parameter(self.encode.weight.t())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.decode(F.relu(self.encode(x)))
+
+
 def build_rated() -> Rated:
     return Rated(0.25)
 
@@ -119,6 +129,13 @@ def test_a_sequential_is_one_unless_a_function_stands_in_it() -> None:
                  "def __init__(self, dropout_rate=0.25,", "self.dropout = layers.Dropout(dropout_rate)"):  # fmt: skip
         assert line in source, line
     assert source.count("keras.Sequential") == 1
+
+
+def test_tensors_with_one_memory_are_no_claim_on_training() -> None:
+    port = write_port(f"{__name__}:Mirrored", ["x: b 4"])
+    assert not port.trains
+    assert "encode.weight and decode.weight have one memory in PyTorch" in port.notes[0]
+    assert " ".join(port.source[:400].split()).count("have one memory in PyTorch") == 1
 
 
 def test_inputs_of_models_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
