@@ -1,7 +1,8 @@
 """Edits of written ports, as a person may make them by mistake: ``python -m parity_tests.port.hand_edits``.
 
 Every port is written and proved, then each edit is made in its source alone, and verify must find that the models
-differ, and name the layer whose code was edited, the layer inside it, or the one behind it.
+differ. An edit is *located* if the layer whose code was edited is named, one inside it, or the one behind it. Otherwise
+it is *found*, as where the model cannot be built any more.
 """
 
 from __future__ import annotations

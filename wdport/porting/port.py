@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from wdport.porting.graph import Graph, TensorSource
     from wdport.porting.lowering.keras_graph import KerasGraph
     from wdport.porting.source.write import PortSource
+    from wdport.porting.training import TrainingTrace
 
 Say = Callable[[str], None]
 
@@ -194,23 +195,7 @@ def write_port(
                     _table_outputs(lowering.result))  # fmt: skip
     port.suggestion = Suggestion(models, source.rows, parts, title="Written by wdport port",
                                  method="from the graph of a run of the PyTorch model")  # fmt: skip
-    untrained = list(source.untrained)
-    if not any(parameter.requires_grad for parameter in module.parameters()):
-        untrained = [name for name, _ in module.named_parameters()]
-    reason = training.reason
-    if shared and not reason:
-        reason = f"{' and '.join(shared)} have one memory in PyTorch, and are two weights of the port"
-    if untrained and not reason:
-        reason = f"the port trains parameters that PyTorch does not, such as {untrained[0]}"
-    port.trains = not reason
-    folded = [path for path, part in graph.modules.items() if any("row reads" in note for note in part.notes)]
-    updated = [layer for layer in lowering.result.layers.values()
-               if layer.call.name == "layers.BatchNormalization" and layer.torch not in training.still]  # fmt: skip
-    port.notes = (
-        *([BATCH_NORM] if updated else []),
-        *([f"weight_norm of {folded[0]} is folded: {FOLDED}"] if folded else []),
-        *([f"training mode is not compared: {reason}"] if reason else []),
-    )
+    port.trains, port.notes = _notes(module, graph, lowering.result, training, source.untrained, shared)
     port.missing = tuple(
         Missing(method.holes[0].text, method.holes[0].what, method.places, f"{method.class_.name}.{method.name}",
                 len(method.holes))
@@ -223,6 +208,28 @@ def write_port(
         port.differs = "" if differing is None else f"{differing.name} ({line_of(differing.place)})"
     port.source, port.classes, port.table = with_notes(source.text, port.notes), source.classes, port.suggestion.text()
     return port
+
+
+def _notes(
+    module: Any, graph: Graph, lowered: KerasGraph, training: TrainingTrace, untrained: Sequence[str],
+    shared: Sequence[str],
+) -> tuple[bool, tuple[str, ...]]:  # fmt: skip
+    """Whether training is compared, and what the proof leaves out."""
+    reason = training.reason
+    if shared and not reason:
+        reason = f"{' and '.join(shared)} have one memory in PyTorch, and are two weights of the port"
+    if not any(parameter.requires_grad for parameter in module.parameters()):
+        untrained = [name for name, _ in module.named_parameters()]
+    if untrained and not reason:
+        reason = f"the port trains parameters that PyTorch does not, such as {untrained[0]}"
+    folded = [path for path, part in graph.modules.items() if any("row reads" in note for note in part.notes)]
+    updated = [layer for layer in lowered.layers.values()
+               if layer.call.name == "layers.BatchNormalization" and layer.torch not in training.still]  # fmt: skip
+    return not reason, (
+        *([BATCH_NORM] if updated else []),
+        *([f"weight_norm of {folded[0]} is folded: {FOLDED}"] if folded else []),
+        *([f"training mode is not compared: {reason}"] if reason else []),
+    )
 
 
 def _sharing_memory(module: Any) -> tuple[str, ...]:

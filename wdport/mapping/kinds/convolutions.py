@@ -140,15 +140,13 @@ def _padding(
     axes: Sequence[Axis], widths: Widths, mode: str, call: TorchCall
 ) -> tuple[str, tuple[KerasCall, ...], tuple[str, ...]]:
     """The layer's own padding, the padding before it, and notes."""
+    if call.padded_before:
+        return "valid", (padding_call(widths, mode),), ()
     if not any(any(width) for width in widths):
-        return "valid", (padding_call(widths),) if call.padded_before else (), ()
-    if (
-        mode == "zeros"
-        and not call.padded_before
-        and all(agree(axis, *width) for axis, width in zip(axes, widths, strict=True))
-    ):
+        return "valid", (), ()
+    if mode == "zeros" and all(agree(axis, *width) for axis, width in zip(axes, widths, strict=True)):
         return "same", (), ()
-    if mode != "zeros" or max(axis.stride for axis in axes) == 1 or call.padded_before:
+    if mode != "zeros" or max(axis.stride for axis in axes) == 1:
         return "valid", (padding_call(widths, mode),), ()
     note = 'padding="same" with a stride pads as needed, more at the end; PyTorch pads both sides equally'
     if agree_at_size(axes, widths, False, call):

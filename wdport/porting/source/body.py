@@ -22,7 +22,7 @@ from wdport.porting.lowering.keras_graph import (
 )
 from wdport.porting.source.code import ATOM, LEVELS, UNARY, Code, binary, call, constant, listed, text
 from wdport.porting.source.names import AssignedNames, allowed, caller_of, target_of
-from wdport.porting.source.scopes import Scope, Scopes, step_values, values_in
+from wdport.porting.source.scopes import Scope, Scopes, values_in, values_read
 
 
 class NotWrittenError(Exception):
@@ -112,8 +112,7 @@ class BodyWriter:
     def _count(self) -> dict[KerasValue, int]:
         counts: dict[KerasValue, int] = {}
         for item in self.scope.items:
-            values = step_values(item) if isinstance(item, KerasStep) else item.parameters
-            for value in values:
+            for value in values_read(item):
                 counts[value] = counts.get(value, 0) + 1
         for value in values_in(self._returned):
             counts[value] = counts.get(value, 0) + 1
@@ -149,7 +148,7 @@ class BodyWriter:
             returned = len(self.scope.results) == 1 and results == [self.scope.results[0]] and uses == 1
             named = bool(self._target(item).names) and not returned
             is_named = uses > 1 or len(results) > 1 or any(value in sized for value in results)
-            depth = 1 + max((depths.get(value, 0) for value in self._read(item)), default=0)
+            depth = 1 + max((depths.get(value, 0) for value in values_read(item)), default=0)
             is_named |= depth > DEEPEST and not returned and _is_call(item)
             is_named |= self._is_in_chain(item) and not returned
             if (named and uses) or is_named or (isinstance(item, Scope) and not results):
@@ -169,15 +168,12 @@ class BodyWriter:
         element, results = self._element(item), self._results(item)
         if element is None or len(results) != 1:
             return False
-        readers = [other for other in self.scope.items if results[0] in self._read(other)]
+        readers = [other for other in self.scope.items if results[0] in values_read(other)]
         after = self._element(readers[0]) if len(readers) == 1 else None
         before = [
-            self._element(other) for other in self.scope.items if set(self._results(other)) & set(self._read(item))
+            self._element(other) for other in self.scope.items if set(self._results(other)) & set(values_read(item))
         ]
         return after == (element[0], element[1] + 1) or (element[0], element[1] - 1) in before
-
-    def _read(self, item: KerasStep | Scope) -> list[KerasValue]:
-        return list(step_values(item)) if isinstance(item, KerasStep) else item.parameters
 
     def _results(self, item: KerasStep | Scope) -> list[KerasValue]:
         """The values of an item that are used."""
@@ -197,12 +193,12 @@ class BodyWriter:
                 maker = self._steps.get(value.step)
             last[value] = max(last.get(value, -1), position)
             if maker is not None and item_key(maker) not in chosen:
-                for inner in step_values(maker) if isinstance(maker, KerasStep) else maker.parameters:
+                for inner in values_read(maker):
                     read(inner, position)
 
         for position, item in enumerate(self.scope.items):
             if item_key(item) in chosen:
-                for value in step_values(item) if isinstance(item, KerasStep) else item.parameters:
+                for value in values_read(item):
                     read(value, position)
         for value in self.scope.results:
             read(value, end)
@@ -299,7 +295,7 @@ class BodyWriter:
     def _later_name(self, value: KerasValue) -> str:
         """The name of what is computed from a value, as far as each is read once."""
         for _ in range(20):
-            readers = [item for item in self.scope.items if value in self._read(item)]
+            readers = [item for item in self.scope.items if value in values_read(item)]
             if len(readers) != 1:
                 return ""
             names = self._target(readers[0]).names

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import takewhile
@@ -30,7 +30,7 @@ from wdport.porting.outline.counterparts import defaults
 from wdport.porting.settings import equal
 from wdport.porting.source.body import Body, BodyWriter, fold_loops
 from wdport.porting.source.code import Code, Literal, call, constant, listed, literal, text
-from wdport.porting.source.names import allowed
+from wdport.porting.source.names import allowed, unused
 from wdport.porting.source.scopes import Scope, Scopes
 from wdport.porting.source.ways import CALL, Way, ways_of
 
@@ -224,7 +224,7 @@ class Class:
             if switch.value is not None and switch.name not in self.names:
                 values = {path: Literal(_argument(constructors.get(path), switch.name, facts[path]))
                           for path in self.paths}  # fmt: skip
-                self.names[switch.name] = self._same_parameter(values) or _free(
+                self.names[switch.name] = self._same_parameter(values) or unused(
                     allowed(switch.name), {*used, *self.parameters}
                 )
                 self.parameters[self.names[switch.name]] = values
@@ -260,7 +260,7 @@ class Class:
             values = [constructor.arguments.get(name) for constructor in constructors.values()]
             if name in flowing:
                 word = f"{name}_rate" if allowed(name) in used and isinstance(values[0], float) else name
-                self.names[name] = _free(allowed(word), used)
+                self.names[name] = unused(allowed(word), used)
                 used.add(self.names[name])
                 self.parameters[self.names[name]] = {
                     path: Literal(value, name) for path, value in zip(constructors, values, strict=True)
@@ -305,7 +305,7 @@ class Class:
         for key in sorted(places, key=lambda key: -len(values[key])):
             name = self._same_parameter(values[key])
             if name is None:
-                name = _free(allowed(_parameter_name(values[key], facts)), {*used, *self.parameters})
+                name = unused(allowed(_parameter_name(values[key], facts)), {*used, *self.parameters})
                 self.parameters[name] = dict(values[key])
             self.expressions |= dict.fromkeys(places[key], ArgumentExpression("argument", name=name))
 
@@ -335,15 +335,6 @@ def _argument(constructor: ConstructorCall | None, name: str, facts: Mapping[str
 
 _COUNT = re.compile(r"(num|n)_(?!head)|depth")
 """Arguments that may be the length of a list, even where something else is computed from them."""
-
-
-def _free(name: str, used: Collection[str]) -> str:
-    """A name that is not used."""
-    candidate, count = name, 1
-    while candidate in used:
-        count += 1
-        candidate = f"{name}_{count}"
-    return candidate
 
 
 IMPORTED = ("keras", "layers", "math", "ops", "training")

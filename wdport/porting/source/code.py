@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -63,15 +63,15 @@ def binary(operator: str, first: Code, second: Code) -> Code:
     return Code((*first.inside(level), f" {operator} ", *second.inside(level - 1)), level)
 
 
-def expression_code(expression: ArgumentExpression | float, names: Mapping[str, str]) -> Code:
-    """An expression of arguments; ``names`` are their names in the source."""
+def expression_code(expression: ArgumentExpression | float, prefix: str) -> Code:
+    """An expression of arguments; ``prefix`` stands before their names, such as ``self.``."""
     if not isinstance(expression, ArgumentExpression):
         return constant(expression)
     if expression.operator == "argument":
-        return text(names[expression.name])
+        return text(f"{prefix}{expression.name}")
     if expression.operator == "index":
-        return text(f"{names[expression.name]}[{expression.operands[0]}]")
-    operands = [expression_code(operand, names) for operand in expression.operands]
+        return text(f"{prefix}{expression.name}[{expression.operands[0]}]")
+    operands = [expression_code(operand, prefix) for operand in expression.operands]
     if expression.operator == "math.sqrt":
         return call("math.sqrt", operands)
     if len(operands) == 1:

@@ -50,11 +50,13 @@ class Scope:
         yield self
 
 
-def _read(item: KerasStep | Scope) -> list[KerasValue]:
+def values_read(item: KerasStep | Scope) -> list[KerasValue]:
+    """What a step or a call of a module reads."""
     return list(step_values(item)) if isinstance(item, KerasStep) else list(item.parameters)
 
 
-def _results(item: KerasStep | Scope) -> list[KerasValue]:
+def values_made(item: KerasStep | Scope) -> list[KerasValue]:
+    """What a step, or a call of a module, returns."""
     return [KerasValue("step", step=item.serial)] if isinstance(item, KerasStep) else list(item.results)
 
 
@@ -177,7 +179,7 @@ class Scopes:
                 run = scope.items[begin:end]
                 first, last = run[0], run[-1]
                 node = self.graph.nodes[last.node] if isinstance(last, KerasStep) else last.node
-                joined = Scope(node, path, scope, run, _read(first), _results(last), is_sequential=True)
+                joined = Scope(node, path, scope, run, values_read(first), values_made(last), is_sequential=True)
                 for item in run:
                     if isinstance(item, Scope):
                         item.parent = joined
@@ -214,13 +216,13 @@ class Scopes:
 
     def _is_chain(self, scope: Scope, begin: int, end: int) -> bool:
         run, others = scope.items[begin:end], [*scope.items[:begin], *scope.items[end:]]
-        if any(len(_read(item)) != 1 or len(_results(item)) != 1 for item in run):
+        if any(len(values_read(item)) != 1 or len(values_made(item)) != 1 for item in run):
             return False
         steps = [item for item in run if isinstance(item, KerasStep)]
         if any(item.call != "layer" or item.kwargs or len(item.args) > 1 or item.layer in self.still for item in steps):
             return False
-        used = {*scope.results, *(value for item in others for value in _read(item))}
-        linked = all(_read(after) == _results(before) and _results(before)[0] not in used
+        used = {*scope.results, *(value for item in others for value in values_read(item))}
+        linked = all(values_read(after) == values_made(before) and values_made(before)[0] not in used
                      for before, after in itertools.pairwise(run))  # fmt: skip
         # keras.Sequential converts integers to floating-point numbers.
         node = self.graph.nodes[run[0].node] if isinstance(run[0], KerasStep) else run[0].node

@@ -9,7 +9,7 @@ from typing import Any
 from wdport.porting.settings import equal
 from wdport.porting.source.body import Body
 from wdport.porting.source.code import Code, Literal, literal
-from wdport.porting.source.names import allowed
+from wdport.porting.source.names import allowed, unused
 from wdport.porting.source.scopes import Scope
 
 CALL = "call"
@@ -73,10 +73,7 @@ def _argument(
                      for (scope, _), one in zip(group, values, strict=True)))  # fmt: skip
     base = allowed(next(stated, values[0].hint or "value"))
     taken_names = {*body.parameters, *arguments, *(name for one in body.statements for name in one.names)}
-    name, count = base, 1
-    while name in taken_names:
-        count += 1
-        name = f"{base}_{count}"
+    name = unused(base, taken_names)
     arguments[name] = values
     return name
 

@@ -185,7 +185,6 @@ def _text(class_: Class, number: int, prefix: str) -> str:
     parts = class_.lines[number].line.code.parts
     texts: list[str] = []
     place = 0
-    names = {name: f"{prefix}{name}" for name in class_.parameters}
     for position, part in enumerate(parts):
         if not isinstance(part, Literal):
             texts.append(part)
@@ -195,7 +194,7 @@ def _text(class_: Class, number: int, prefix: str) -> str:
         if expression is None:
             texts.append(str(part))
             continue
-        code = expression_code(expression, names)
+        code = expression_code(expression, prefix)
         texts.append("".join(map(str, code.inside(_level(texts, parts[position + 1 :])))))
     return "".join(texts)
 
