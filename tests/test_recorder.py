@@ -898,7 +898,9 @@ def test_no_array_is_written_twice_and_none_of_modules_that_are_left_out(checkpo
     assert len({(a.dtype.str, a.shape, a.tobytes()) for a in arrays}) == len(arrays)
     wide = {(a.shape, a.astype(np.float32).tobytes()) for a in arrays if a.dtype == np.float64}
     assert not any((a.shape, a.tobytes()) in wide for a in arrays if a.dtype == np.float32)
-    assert [case["single"] is not None for case in cases] == [case.numerics for case in CASES]
+    singles = [case["single"] for case in cases]
+    assert [single is not None for single in singles] == [case.numerics or case.extreme for case in CASES]
+    assert [bool(single and single["isolated"]) for single in singles] == [case.numerics for case in CASES]
     assert not any(".attn." in name for case in cases for name in case["calls"])
     assert not list(tmp_path.glob(".*"))
 

@@ -204,8 +204,9 @@ class Case:
     ``extremes`` names for every sample of the batch one of :data:`EXTREMES` or :data:`UNUSUAL`, :data:`HIDDEN`, or ""
     for ordinary values; it is empty if all are ordinary. ``numerics``: also run in float32. That takes two more
     compiled programs per batch size, so only one batch size is run in float32; a batch of 1, which has the greatest
-    lengths, is run in float64 only, and so are extreme values. In float32, isolated layers get ``gain`` times the
-    recorded values, see :func:`answers_of`. If it is not ``batched``, no input has a batch axis: the case has one
+    lengths, is run in float64 only. Of extreme values, which float32 rounds too coarsely to be compared, only the
+    outputs are run in float32 too. In float32, isolated layers get ``gain`` times the recorded values, see
+    :func:`answers_of`. If it is not ``batched``, no input has a batch axis: the case has one
     sample, and ``batch`` only selects the sizes of the axes.
     """
 
@@ -1087,11 +1088,12 @@ Outputs = Tuple["Array", ...]
 @dataclass(frozen=True)
 class Single:
     """One case in float32 and in float64 from the same rounded inputs: the outputs, and the outputs and calls with each
-    tap's output replaced by its rounded float64 reference (activation patching). Each pair is float32, then float64."""
+    tap's output replaced by its rounded float64 reference (activation patching), ``None`` with extreme values. Each
+    pair is float32, then float64."""
 
     inputs: tuple[Array, ...]
     outputs: tuple[Outputs, Outputs]
-    isolated: tuple[tuple[Outputs, Calls], tuple[Outputs, Calls]]
+    isolated: tuple[tuple[Outputs, Calls], tuple[Outputs, Calls]] | None
 
 
 @dataclass(frozen=True)
@@ -1118,9 +1120,14 @@ def observe(
         with lifted():
             output_names: list[str] = []
             outputs, calls = record(double, inputs, names, note, output_names)
-        if not case.numerics:
+        if not (case.numerics or case.extreme):
             return Observation(inputs, outputs, calls, names=tuple(output_names))
         rounded = cast(inputs, np.float32)
+        if case.extreme:
+            with lifted():
+                wide_outputs = run(double, cast(rounded, np.float64))
+            numerics = Single(rounded, (run(single, rounded), wide_outputs), None)
+            return Observation(inputs, outputs, calls, numerics, tuple(output_names))
         layers = None if taps is None else set(map(layer_of, taps))
         answers = answers_of(case, {name: call for name, call in calls.items()
                                     if layers is None or layer_of(name) in layers})  # fmt: skip
@@ -2538,9 +2545,9 @@ def _described(
     single = observation.single
     if single:
         # Float64 first: where float32 is exact, it is then found to be its rounding.
-        isolated = [[refer(outputs), listed(calls)] for outputs, calls in reversed(single.isolated)]
+        isolated = single.isolated and [[refer(ends), listed(calls)] for ends, calls in reversed(single.isolated)][::-1]
         outputs = [refer(arrays) for arrays in reversed(single.outputs)]
-        document["single"] = {"inputs": refer(single.inputs), "outputs": outputs[::-1], "isolated": isolated[::-1]}
+        document["single"] = {"inputs": refer(single.inputs), "outputs": outputs[::-1], "isolated": isolated}
     return document
 
 

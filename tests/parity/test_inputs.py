@@ -67,6 +67,7 @@ FAULTS = [
     ("Pooled", "length"),
     ("Pooled", "empty"),
     ("Pooled", "added"),
+    ("Pooled", "lowest"),
     ("Placed", "clipped"),
     ("Placed", "bfloat16"),
     ("Gappy", "every_feature"),

@@ -42,7 +42,7 @@ def arrays(seen: Observation) -> list[Any]:
     found = [*seen.inputs, *seen.outputs, *of(seen.calls)]
     if seen.single is not None:
         found += [*seen.single.inputs, *leaves(list(seen.single.outputs))]
-        for outputs, calls in seen.single.isolated:
+        for outputs, calls in seen.single.isolated or ():
             found += [*outputs, *of(calls)]
     return found
 

@@ -65,7 +65,9 @@ class CompiledProgram(Generic[*Arguments, Result]):
 
     def __call__(self, *arguments: *Arguments) -> Result:
         fitting: tuple[*Arguments] = jax.tree.map(_canonical, arguments)
-        result: Result = self._nested(_key(fitting), self.compiled(*fitting)(*fitting))
+        # Numbers of the code that float32 does not hold become infinite, which the result shows.
+        with np.errstate(over="ignore"):
+            result: Result = self._nested(_key(fitting), self.compiled(*fitting)(*fitting))
         return result
 
     def _nested(self, key: Key, distinct: Sequence[object]) -> Any:

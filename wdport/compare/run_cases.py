@@ -40,11 +40,11 @@ from wdport.compare.measure import ErrorPair, Ranges, float32_share, wrong_sampl
 from wdport.compare.programs import Deferred, Pending, trim_memory
 from wdport.compare.reference import Reference
 from wdport.compare.results import Evidence, TapResult
-from wdport.compare.sightings import Sightings, other_sizes
+from wdport.compare.sightings import SAMPLES, Sightings, other_sizes
 from wdport.compare.taps import Tap
 from wdport.errors import WdportError
 from wdport.model import Array
-from wdport.recorder import Conditioning, Observation, Single, one_line
+from wdport.recorder import Conditioning, Observation, Single, by_sample, cast, one_line
 
 CASES_AT_ONCE = 1
 """Cases that the port computes while the reference runs the next: each holds several copies of every layer's arrays."""
@@ -240,10 +240,11 @@ class _Engine:
         dtypes = self.companion.dtypes(case) if self.companion is not None else ()
         running, isolated, by_dtype = None, None, {"float64": inputs}
         if single is not None:
-            answers = into(answers_of(case, observation.calls))
             narrow = by_dtype["float32"] = self.signature.in_port(single.inputs)
             running = submit(self.port.run, "float32", "whole", narrow)
-            isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(taps, into))
+            if single.isolated is not None:
+                answers = into(answers_of(case, observation.calls))
+                isolated = submit(self.port.isolate, "float32", narrow, answers, self._doubtful(taps, into))
         companion = {dtype: submit(self._accompany, dtype, by_dtype[dtype]) for dtype in dtypes if dtype in by_dtype}
         return _Started(case, observation, outputs, calls, into, taps, inputs, port, running, isolated, companion)
 
@@ -488,7 +489,7 @@ class _Engine:
         assert single is not None
         reference, truth, *isolated_references = (
             result.outputs_in_port(side, observation.names, outputs)
-            for side in (*single.outputs, *(isolated[0] for isolated in single.isolated))
+            for side in (*single.outputs, *(isolated[0] for isolated in single.isolated or ()))
         )
         if reference:
             # With a gain, isolated outputs differ if one side computes them by a layer, and the other by a function of
@@ -502,7 +503,7 @@ class _Engine:
 
     def _add_taps(self, errors: RoundingErrors, taps: Sequence[Tap], into: InPort, port: Calls, single: Single) -> int:
         """Add the float32 errors of isolated layers; returns how many could be compared."""
-        references, truths = (into(calls) for _, calls in single.isolated)
+        references, truths = (into(calls) for _, calls in single.isolated or ())
         arranged = bool(self.result.arranged)  # of any layer: those after it get its order
         return sum(
             errors.add_tap(tap, port[path], references[path], truths[path], arranged)
@@ -555,12 +556,45 @@ class _Engine:
 
     def _float32(self, started: _Started) -> None:
         """Float32 errors of both sides relative to float64, of every isolated layer and of the outputs."""
-        if started.running is None or started.isolated is None:
+        if started.running is None:
+            return
+        if started.isolated is None:
+            self._finite(started, started.running.result())
             return
         errors, tally = self.result.single.setdefault(started.case, RoundingErrors()), self.result.float32
         port = (started.running.result(), *started.isolated.result())
         tally.expected += len(self.result.outputs) + len(started.taps)
         tally.compared += self._add_single(errors, started.case, started.taps, started.into, port, started.observation)
+
+    def _finite(self, started: _Started, outputs: Outputs) -> None:
+        """Find outputs for extreme values that are finite in float32 in the reference, and not in the port: float32
+        cannot hold a number of the port's code, or something that it computes."""
+        single, case = started.observation.single, started.case
+        assert single is not None
+        reference = self.result.outputs_in_port(single.outputs[0], started.observation.names, outputs)
+        for name, ours, theirs in zip(self.result.outputs, outputs, reference, strict=False):
+            lost = np.isfinite(theirs) & ~np.isfinite(ours)
+            if lost.any():
+                rows = by_sample(lost, case.samples)
+                kinds = case.extremes if rows is None else [case.extremes[n] for n, row in enumerate(rows) if row.any()]
+                words = ", ".join(dict.fromkeys(SAMPLES[kind] for kind in kinds if kind))
+                samples = f"samples of {words}" if words else "an ordinary sample beside extreme ones"
+                place = self._first_lost(started)
+                text = f"{name} is not finite in float32{place} in {samples}, where the reference's is"
+                self.result.find(text, name)
+
+    def _first_lost(self, started: _Started) -> str:
+        """The first layer that is fed or returns numbers that are not finite, though it is fed what the reference's is,
+        unless the code around it computes something else."""
+        answers = started.into(answers_of(started.case, started.observation.calls))
+        narrow = cast(started.inputs, np.float32)
+        _, calls = self.port.isolate("float32", narrow, answers, self._doubtful(started.taps, started.into))
+        for tap in started.taps:
+            call = calls[tap.candidate]
+            for what, side in (("the input of ", call.inputs), ("", call.outputs)):
+                if not all(np.isfinite(leaf).all() for leaf in leaves([*side])):
+                    return f", from {what}{tap.candidate} on,"
+        return ""
 
     def _accompanied(self, started: _Started, companion: Companion) -> None:
         """Compare the companion's outputs with the reference's."""
@@ -583,7 +617,8 @@ def _values(inputs: Sequence[Array]) -> int:
 
 def _size(observation: Observation) -> int:
     """The bytes of a case's recorded arrays; calls share some."""
-    runs = [observation.calls, *(calls for _, calls in (observation.single.isolated if observation.single else ()))]
+    single = observation.single
+    runs = [observation.calls, *(calls for _, calls in (single.isolated or () if single else ()))]
     arrays = (leaf for run in runs for call in run.values() for leaf in leaves([*call.inputs, *call.outputs]))
     # A layer's output is the next one's input: one array, counted once.
     return sum({id(array): array.nbytes for array in arrays}.values())

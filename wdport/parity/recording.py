@@ -71,7 +71,7 @@ class Recording:
             names = tuple(form.texts(facts["names"]))
             inputs, outputs = (self._flat(facts[name], cache) for name in ("inputs", "outputs"))
             calls = self._calls(facts["calls"], cache)
-            single = None if facts["single"] is None else self._single(form.table(facts["single"]), cache)
+            single = None if facts["single"] is None else self._single(form.table(facts["single"]), cache, case)
             return Observation(inputs, outputs, calls, single, names)
 
     def inputs(self, case: Case) -> tuple[Array, ...]:
@@ -97,11 +97,14 @@ class Recording:
             by_name = form.table(self.index["sweeps"])
             return {name: CaseSweep(*self._flat(form.items(arrays, 3), {})) for name, arrays in by_name.items()}
 
-    def _single(self, facts: Mapping[str, object], cache: Known) -> Single:
-        first, second = (form.items(side, 2) for side in form.items(facts["isolated"], 2))
+    def _single(self, facts: Mapping[str, object], cache: Known, case: Case) -> Single:
+        inputs = self._flat(facts["inputs"], cache)
         reference, truth = (self._flat(side, cache) for side in form.items(facts["outputs"], 2))
+        if facts["isolated"] is None and case.extreme:
+            return Single(inputs, (reference, truth), None)
+        first, second = (form.items(side, 2) for side in form.items(facts["isolated"], 2))
         isolated = tuple((self._flat(outputs, cache), self._calls(calls, cache)) for outputs, calls in (first, second))
-        return Single(self._flat(facts["inputs"], cache), (reference, truth), (isolated[0], isolated[1]))
+        return Single(inputs, (reference, truth), (isolated[0], isolated[1]))
 
     def _calls(self, document: object, cache: Known) -> dict[str, Call]:
         calls = {}

@@ -166,8 +166,8 @@ class SingleFacts(TypedDict):
 
     inputs: Annotated[Arrays, about("Inputs, rounded to float32.")]
     outputs: Annotated[tuple[Arrays, Arrays], about("Outputs in float32 and in float64.")]
-    isolated: Annotated[tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]], about(
-        "For float32 and for float64: the outputs, and all isolated calls.")]  # fmt: skip
+    isolated: Annotated[tuple[tuple[Arrays, Calls], tuple[Arrays, Calls]] | None, about(
+        "For float32 and for float64: the outputs, and all isolated calls; null with extreme values.")]  # fmt: skip
 
 
 class CaseFacts(TypedDict):

@@ -244,13 +244,14 @@ class Masked(keras.Model):
 
 class Pool(Chosen):
     """Attention to visible tokens, or, by ``how``, to the first ones, or to none if no token is visible, or with a
-    mask that is added to the scores."""
+    mask that is added to the scores, or with the lowest number of float64, which float32 does not hold."""
 
     def call(self, x: Any, scores: Any, mask: Any) -> Any:
         if self.how == "length":
             mask = ops.arange(mask.shape[1])[None] < ops.sum(ops.cast(mask, "int32"), 1, keepdims=True)
         given = scores[..., 0]
-        scores = ops.where(mask, given, float(torch.finfo(torch.float32).min))
+        lowest = torch.finfo(torch.float64 if self.how == "lowest" else torch.float32).min
+        scores = ops.where(mask, given, float(lowest))
         if self.how == "added":
             scores = given + ops.where(mask, 0.0, -1e9)
         weights = ops.softmax(scores, -1)
@@ -482,6 +483,7 @@ last_id = partial(recurrent, how="clipped")
 length = partial(pooled, how="length")
 empty = partial(pooled, how="empty")
 added = partial(pooled, how="added")
+lowest = partial(pooled, how="lowest")
 clipped = partial(placed, how="clipped")
 bfloat16 = partial(placed, how="rounded")
 every_feature = partial(gappy, how="all")
