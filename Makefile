@@ -182,7 +182,7 @@ $(CORPUS)/.ready: $(READY) constraints.txt
 
 port: $(CORPUS)/.ready
 	@PYTHONPATH=$(CORPUS) $(BIN)/python -m parity_tests.port.corpus --check
-	@PYTHONPATH=$(CORPUS) $(BIN)/python -m parity_tests.port.table --markdown docs/port-corpus.md
+	@PYTHONPATH=$(CORPUS) $(BIN)/python -m parity_tests.port.table --prove --markdown docs/port-corpus.md
 
 # Needs npm and a Chromium; CHROMIUM=FILE names one that has another name.
 CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)

@@ -2,8 +2,9 @@
 
 Every model is traced, and its graph is run again in PyTorch on other inputs, which must give the same bits. The graph
 is lowered, and run in Keras in float64 at two sizes; the source is written, imported, and run in the same way. Both
-must be equal to PyTorch up to 1e-10. An entry ends at its first step without a counterpart, a *hole*, and is wrong if
-anything differs.
+must be equal to PyTorch up to 1e-10. With ``--prove``, the written model is then proved as the command does it, by
+``verify`` with other weights and inputs, gradients and training mode. An entry ends at its first step without a
+counterpart, a *hole*, and is wrong if anything differs.
 
 Unseen entries are left out, unless they are named or ``--unseen`` is there.
 """
@@ -20,6 +21,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NoReturn
@@ -34,6 +36,7 @@ import torch
 from parity_tests.port.corpus import CORPUS
 from parity_tests.port.entries import Entry
 from wdport import recorder
+from wdport.cli.map_suggest import verify_table
 from wdport.compare.probe import is_tensor
 from wdport.compare.reference import translated
 from wdport.errors import WdportError
@@ -43,6 +46,7 @@ from wdport.keras_runtime import float64, set_variable, unfilled, variables_by_p
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
 from wdport.model import Array
+from wdport.parity.reports.phrases import claim
 from wdport.porting.graph import Graph
 from wdport.porting.lowering.comparison import error_of, filled, tensors_of
 from wdport.porting.lowering.holes import line_of
@@ -50,7 +54,7 @@ from wdport.porting.lowering.interpreter import in_keras
 from wdport.porting.lowering.keras_graph import KerasGraph
 from wdport.porting.lowering.lower import lower
 from wdport.porting.outline.steps import is_layer
-from wdport.porting.port import write_port
+from wdport.porting.port import WrittenPort, prove_port, write_port
 from wdport.porting.replay import outputs_of, replay
 from wdport.porting.torch_run import SEED, fill
 from wdport.porting.tracing import constructed, trace
@@ -80,6 +84,7 @@ class Result:
             differs; or ``failed``, with another exception or a table that does not fit.
         replayed: whether the graph gives the same bits in PyTorch.
         lowered: whether the lowered graph is equal.
+        proved: ``yes``, with what is left out; or why there is no proof; "" without ``--prove``.
         reason: the hole, the refusal, or what differs.
         error: the largest relative error of an output of the written model.
         lines: lines of the source.
@@ -91,6 +96,7 @@ class Result:
     outcome: Outcome
     replayed: bool = False
     lowered: bool = False
+    proved: str = ""
     reason: str = ""
     error: float = 0.0
     lines: int = 0
@@ -112,6 +118,7 @@ class Progress:
 
     replayed: bool = False
     lowered: bool = False
+    proved: str = ""
     error: float = 0.0
     lines: int = 0
     torch_lines: int = 0
@@ -143,12 +150,12 @@ def arguments_of(entry: Entry, seed: int, batch: int) -> Arguments:
     return {each.name: recorder.cast(each.make(seed, batch, 1.0), np.float64) for each in inputs}
 
 
-def run_entry(entry: Entry) -> Result:
-    """Take one entry through all stages."""
+def run_entry(entry: Entry, prove: bool = False) -> Result:
+    """Take one entry through all stages, and, if asked to, ``prove`` what is written."""
     progress, reason, started = Progress(), "", time.perf_counter()
     outcome: Outcome = "written"
     try:
-        _stages(entry, progress)
+        _stages(entry, progress, prove)
     except HoleError as error:
         outcome, reason = "hole", str(error)
     except DifferenceError as error:
@@ -163,7 +170,7 @@ def run_entry(entry: Entry) -> Result:
     return Result(entry, outcome, reason=reason, seconds=time.perf_counter() - started, **vars(progress))
 
 
-def _stages(entry: Entry, progress: Progress) -> None:
+def _stages(entry: Entry, progress: Progress, prove: bool) -> None:
     reference = _lowered(entry, progress)
     if (hole := reference.keras_graph.refused) is not None:
         place = line_of(hole.node.place)
@@ -179,6 +186,20 @@ def _stages(entry: Entry, progress: Progress) -> None:
     progress.lines, progress.torch_lines = port.lines, port.torch_lines
     with _imported(port.source, f"{entry.name}_keras") as module, float64():
         progress.error = compare("written", _written(reference, module, port.table), reference)
+    if prove:
+        progress.proved = _proved(port)
+
+
+def _proved(port: WrittenPort) -> str:
+    """Whether verify proves a port, as the command has it."""
+    prove_port(port, partial(verify_table, train=port.trains, gradients=not port.trains))
+    if port.verdict is None:
+        return f"no: {port.failure}"
+    if port.verdict.exit_code == 1:
+        raise DifferenceError(f"refuted: {claim(port.verdict)}")
+    if not port.proved:
+        return f"no: {claim(port.verdict)}"
+    return "yes" if port.trains else "yes, but for training mode"
 
 
 def _written_with_holes(entry: Entry) -> NoReturn:
@@ -300,6 +321,7 @@ def row_of(result: Result) -> str:
     detail = result.reason
     if result.outcome == "written":
         detail = f"error {result.error:.1e}, {result.lines} lines (torch: {result.torch_lines})"
+        detail += f", proved: {result.proved}" if result.proved else ""
     outcome = result.outcome.upper() if result.outcome == "wrong" else result.outcome
     return f"{result.entry.name:<36} {outcome:<8} {detail}"
 
@@ -311,22 +333,23 @@ def summary_of(results: Sequence[Result]) -> str:
     return (
         f"{len(results)} tried, {sum(result.replayed for result in results)} replayed, "
         f"{sum(result.lowered for result in results)} lowered and equal, {counts['written']} written and equal, "
-        f"{counts['hole']} holes, {counts['refused']} refused, {counts['failed']} failed, {counts['wrong']} wrong"
+        f"{sum(result.proved.startswith('yes') for result in results)} proved, {counts['hole']} holes, "
+        f"{counts['refused']} refused, {counts['failed']} failed, {counts['wrong']} wrong"
     )
 
 
 def markdown_of(results: Sequence[Result]) -> str:
     """The report as a page."""
-    heads = ("model", "replayed", "lowered and equal", "source", "lines", "lines in PyTorch", "error")
+    heads = ("model", "replayed", "lowered and equal", "source", "proved", "lines", "lines in PyTorch", "error")
     rows = [heads, ("---",) * len(heads)]
     for result in results:
         passed = ["yes" if stage else "no" for stage in (result.replayed, result.lowered)]
         if result.outcome == "written":
-            numbers = (f"{result.lines}", f"{result.torch_lines}", f"{result.error:.1e}")
+            numbers = (result.proved or "-", f"{result.lines}", f"{result.torch_lines}", f"{result.error:.1e}")
             rows.append((result.entry.name, *passed, "written and equal", *numbers))
         else:
             reason = result.reason.replace("|", "\\|").replace("<", "&lt;")
-            rows.append((result.entry.name, *passed, f"{result.outcome}: {reason}", "-", "-", "-"))
+            rows.append((result.entry.name, *passed, f"{result.outcome}: {reason}", "-", "-", "-", "-"))
     return f"{summary_of(results)}.\n\n" + "".join(f"| {' | '.join(row)} |\n" for row in rows)
 
 
@@ -343,6 +366,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("names", nargs="*", metavar="NAME", help="entries; the seen ones without")
     parser.add_argument("--seen", action="store_true", help="the entries that are not unseen")
     parser.add_argument("--unseen", action="store_true", help="the unseen entries")
+    parser.add_argument("--prove", action="store_true", help="prove what is written; takes minutes for large models")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="replace the table in FILE")
     options = parser.parse_args(words)
     if unknown := [name for name in options.names if name not in CORPUS]:
@@ -353,7 +377,7 @@ def main(words: Sequence[str] | None = None) -> int:
     for entry in selected(options.names, options.unseen, options.seen):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            results.append(run_entry(entry))
+            results.append(run_entry(entry, options.prove))
         sys.stdout.write(f"{row_of(results[-1])}\n")
         sys.stdout.flush()
     sys.stdout.write(f"{summary_of(results)}\n")
