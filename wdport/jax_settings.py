@@ -212,25 +212,36 @@ def leave_unsafe_cache() -> None:
         raise Unusable(f"{JAX_VARIABLE}={folder} {reason}")
 
 
-def use_compile_cache() -> Path | None:
-    """Enable the cache for this process.
+def cache_folder() -> Path | None:
+    """Return the folder of what is kept for this machine, such as compiled programs; it is created if it is missing.
 
-    Leaves a cache that JAX has already, and sets none if ``WDPORT_COMPILE_CACHE`` is "off". Returns the folder,
-    ``None`` if nothing was changed. Its contents run as machine code, so only this user may own, replace or write to
-    it. Raises :class:`Unusable`, with no cache enabled, if the variable names a folder that is not private, or cannot
-    be created or written to.
+    ``None`` if ``WDPORT_COMPILE_CACHE`` is "off", or if the usual folder is not private: only this user may own,
+    replace or write to it. Raises :class:`Unusable` if the variable names a folder that is not private, or cannot be
+    created or written to.
     """
-    requested = os.environ.get(VARIABLE, "")
-    import jax
     from platformdirs import user_cache_path
 
-    if requested == "off" or getattr(jax.config, "jax_compilation_cache_dir", None):
+    requested = os.environ.get(VARIABLE, "")
+    if requested == "off":
         return None
     folder = Path(requested) if requested else user_cache_path("wdport", appauthor=False) / "compiled"
     # JAX evicts by size whatever has the ending of an entry.
     if reason := _reason_against(folder) or _foreign(folder):
         if requested:
             raise Unusable(f"{VARIABLE}={folder} {reason}")
+        return None
+    return folder
+
+
+def use_compile_cache() -> Path | None:
+    """Enable the cache for this process.
+
+    Leaves a cache that JAX has already, and sets none without a :func:`cache_folder`, which may raise
+    :class:`Unusable`: its contents run as machine code. Returns the folder, ``None`` if nothing was changed.
+    """
+    import jax
+
+    if getattr(jax.config, "jax_compilation_cache_dir", None) or (folder := cache_folder()) is None:
         return None
     _update({
         "jax_compilation_cache_max_size": LARGEST_BYTES,

@@ -120,7 +120,8 @@ class VerdictFacts:
     left_out: Annotated[dict[str, str], about(
         "Layers without any measurement, each with the reason.")] = field(default_factory=dict)  # fmt: skip
     seconds: Annotated[float, about(
-        "Duration in seconds, including compilation.")] = field(default=0.0, compare=False)  # fmt: skip
+        "Duration in seconds, including compilation and the known faults.",
+    )] = field(default=0.0, compare=False)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

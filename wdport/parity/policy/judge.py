@@ -130,7 +130,8 @@ def judge(verdict: Verdict, terms: Terms, today: date, canaries: Gate | None = N
         first = replace(first, facts=(*first.facts, *map(notice, skipped)))
         verdict = replace(verdict, gates=(first, *others))
     if canaries is not None:
-        verdict = replace(verdict, gates=(*verdict.gates, canaries))
+        seconds = verdict.seconds + (canaries.seconds or 0.0)
+        verdict = replace(verdict, gates=(*verdict.gates, canaries), seconds=seconds)
     if terms.policy is not None:
         verdict = apply_policy(verdict, terms.policy, today)
     if terms.baseline is not None:

@@ -53,7 +53,7 @@ def _counts(verdict: Verdict) -> list[str]:
     passed = sum(gate.passed for gate in verdict.gates)
     counts = [f"{passed} of {len(verdict.gates)} gates passed", words.layers_compared(verdict)]
     counts += [f"{len(verdict.faults)} faulty"] if verdict.faults else []
-    counts += [f"{verdict.seconds:.0f} s", f"exit code {verdict.exit_code}", words.started(verdict)]
+    counts += [words.took(verdict), f"exit code {verdict.exit_code}", words.started(verdict)]
     return list(filter(None, counts))
 
 

@@ -11,7 +11,7 @@ from wdport.compare.findings import Gate
 from wdport.errors import printable
 from wdport.parity.reports import phrases
 from wdport.parity.reports.phrases import NAME_CHARS, TEXT_CHARS, number
-from wdport.parity.verdict import TERMS, TapResult, Verdict
+from wdport.parity.verdict import TapResult, Verdict
 
 PER_TAP = ("A", "B")
 """The gates that judge every tap."""
@@ -38,9 +38,7 @@ def render_junit(verdict: Verdict) -> str:
     suites = [(gate, _cases(gate, verdict)) for gate in verdict.gates]
     cases = [case for _, gate_cases in suites for case in gate_cases]
     lost = [] if verdict.gates else [_Case("gates", "error", "no gate was run")]
-    # The known faults are tried before the clock of the verdict starts.
-    before = sum(gate.seconds or 0.0 for gate in verdict.gates if gate.name in TERMS)  # the known faults
-    counts = _counts("wdport verify", [*cases, *lost], verdict.seconds + before)
+    counts = _counts("wdport verify", [*cases, *lost], verdict.seconds)
     root = ET.Element("testsuites", counts)
     for gate, gate_cases in suites:
         _suite(root, verdict, gate.label, f"wdport.{_slug(gate.title)}", gate_cases, gate)

@@ -176,7 +176,7 @@ def _run(verdict: Verdict) -> _Block:
         sha256 = f", SHA-256 `{digest}`" if digest else ""
         lines += [f"{what.capitalize()}: {escape(phrases.file_name(path))}{sha256}"]
     start = f"{phrases.started(verdict)}; " if verdict.started else ""
-    lines += [f"Run: {start}{packages or 'unknown'}; {verdict.seconds:.0f} s"]
+    lines += [f"Run: {start}{packages or 'unknown'}; {phrases.took(verdict)}"]
     return _Block("\n" + "\n\n".join(lines) + "\n")
 
 

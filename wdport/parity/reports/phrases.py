@@ -121,6 +121,12 @@ def started(verdict: Verdict) -> str:
     return verdict.started.replace("T", " ").replace("Z", " UTC")
 
 
+def took(verdict: Verdict) -> str:
+    """How long it took, such as ``19 s, 16 s of it known faults``."""
+    tried = next((gate.seconds for gate in verdict.gates if gate.name == "S"), None)
+    return f"{verdict.seconds:.0f} s" + (f", {tried:.0f} s of it known faults" if tried else "")
+
+
 def compared_files(verdict: Verdict) -> list[tuple[str, str, str]]:
     """The role of each compared file, its path, and its SHA-256, "" if unknown."""
     first = "recording" if "recording" in verdict.digests else "checkpoint"

@@ -53,9 +53,7 @@ def render_card(verdict: Verdict) -> str:
         gates=[(gate, _reason(gate), phrases.gate_numbers(gate)) for gate in verdict.gates],
         faults=[f"{site}: {cause}" if cause else site for site, cause in remarks],
         more=max(len(faults) - _FEW_LINES, 0),
-        facts=list(
-            filter(None, [phrases.layers_compared(verdict), f"{verdict.seconds:.0f} s", phrases.started(verdict)])
-        ),
+        facts=list(filter(None, [phrases.layers_compared(verdict), phrases.took(verdict), phrases.started(verdict)])),
     )
 
 
@@ -206,4 +204,4 @@ def _run(verdict: Verdict) -> list[str]:
     facts += [environment[name] for name in ("device",) if name in environment]
     precisions = [environment[name] for name in ("torch_matmul", "jax_matmul") if name in environment]
     facts += [f"matmul {'/'.join(precisions)}"] if precisions else []
-    return [*lines, _labelled("run", "; ".join([*filter(None, facts), f"{verdict.seconds:.0f} s"]))]
+    return [*lines, _labelled("run", "; ".join([*filter(None, facts), phrases.took(verdict)]))]

@@ -11,7 +11,7 @@ from importlib.util import find_spec
 
 import jax
 
-from wdport.compare.findings import GATES, Gate, fact
+from wdport.compare.findings import GATES, Gate, fact, notice
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.programs import release_memory
 from wdport.compare.run_cases import Say
@@ -20,6 +20,7 @@ from wdport.families.faults import Bounds, FaultGroup, Kill
 from wdport.parity.policy.policy import Policy, loosened
 from wdport.parity.selftest.checkout import WHERE, all_faults
 from wdport.parity.selftest.inject import quick_faults
+from wdport.parity.selftest.kept import found_before, keep_found
 from wdport.parity.selftest.result import GroupResult, SelftestResult, Variant
 
 AT_ONCE = 25
@@ -64,18 +65,25 @@ def run_selftest(
 
 def canary_gate(policy: Policy | None) -> Gate:
     """Gate known faults (S): a dozen known faults in a small model, which must all be found under the policy's bounds.
+    They are not tried again if they were all found on this machine, see :mod:`wdport.parity.selftest.kept`.
 
     Raises :class:`MachineError` without torch, which comparing with a recording does not need.
     """
     require_torch("verify", "install wdport[torch], or give --no-canary")
     loose = loosened(policy) if policy else {}
+    if before := found_before(loose):
+        text = f"not tried again: all were found on {before.day} with the same versions, bounds and code"
+        return GATES["S"].gate(before.count, before.count, facts=(notice(f"{text}, in {before.seconds:.0f} s"),))
     begun = time.monotonic()
     kills = run_quick(loose or None)
     seconds = time.monotonic() - begun
     missed = [fact(f"{kill.mutant} ({kill.example}) is not found", kill.mutant) for kill in kills if not kill.right]
     if missed and policy and loose:
         missed.append(fact(f"the bounds of {policy.source} are too loose: tighten {', '.join(loose)}"))
-    return replace(GATES["S"].gate(len(kills), max(len(kills), 1), facts=tuple(missed)), seconds=seconds)
+    gate = replace(GATES["S"].gate(len(kills), max(len(kills), 1), facts=tuple(missed)), seconds=seconds)
+    if gate.passed:
+        keep_found(loose, len(kills), seconds)
+    return gate
 
 
 def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
