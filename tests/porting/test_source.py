@@ -6,6 +6,7 @@ import math
 import sys
 from types import ModuleType
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -158,3 +159,29 @@ def test_inputs_of_models_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
         module = kind()
         module.pretrained_cfg = {"input_size": (3, 7, 7)}
         assert library_inputs(module) == (expected,)
+
+
+class Even(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.mix = nn.Conv1d(2, 2, 1)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if x.shape[2] % 2:
+            x = F.pad(x, (0, 1))
+        y = self.mix(x)
+        return y if y.shape[2] != 10 else -y
+
+
+def test_sizes_with_which_the_code_takes_another_way_are_an_error() -> None:
+    port = write_port(f"{__name__}:Even", ["x: b 2 t=8..12"])
+    (note,) = port.notes
+    assert note.startswith("the PyTorch code takes another way for some sizes, such as x.shape[2] % 2 != 0, for which")
+    assert port.source.count("        check_sizes(") == 2
+    module = ModuleType("even_keras")
+    exec(port.source, vars(module))
+    model = module.build()
+    assert model(np.zeros((1, 14, 2))).shape == (1, 14, 2)
+    for size in (9, 10):
+        with pytest.raises(ValueError, match="takes another way"):
+            model(np.zeros((1, size, 2)))

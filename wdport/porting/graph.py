@@ -6,6 +6,7 @@ A graph holds no module and no tensor, apart from the values of constants. It co
 
 from __future__ import annotations
 
+import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -43,6 +44,12 @@ class SizeExpression:
     operands: tuple[SizeExpression | float, ...] = ()
     tensor: TensorSource | None = None
     axis: int = 0
+
+    @property
+    def after(self) -> int:
+        """The serial of the first node after those that make the tensors."""
+        inner = [operand.after for operand in self.operands if isinstance(operand, SizeExpression)]
+        return max([self.tensor.node + 1] if self.tensor is not None else inner, default=0)
 
     def __str__(self) -> str:
         if self.tensor is not None:
@@ -301,6 +308,24 @@ class Guard:
     operator: str
     other: int
     value: int
+
+    @property
+    def outcome(self) -> bool:
+        return bool(getattr(operator, self.operator)(self.value, self.other))
+
+    @property
+    def held(self) -> str:
+        """The operator that was true of the size, as Python writes it: the opposite one if the comparison was false."""
+        return _COMPARISONS[self.operator][not self.outcome]
+
+    @property
+    def other_way(self) -> str:
+        """The condition under which the code takes another way, such as ``x.shape[2] % 2 != 0``."""
+        return f"{self.size} {_COMPARISONS[self.operator][self.outcome]} {self.other}"
+
+
+_COMPARISONS = {"lt": ("<", ">="), "le": ("<=", ">"), "gt": (">", "<="), "ge": (">=", "<"), "eq": ("==", "!="),
+                "ne": ("!=", "==")}  # fmt: skip
 
 
 @dataclass(frozen=True)

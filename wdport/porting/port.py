@@ -225,7 +225,14 @@ def _notes(
     folded = [path for path, part in graph.modules.items() if any("row reads" in note for note in part.notes)]
     updated = [layer for layer in lowered.layers.values()
                if layer.call.name == "layers.BatchNormalization" and layer.torch not in training.still]  # fmt: skip
+    inputs = [guard for guard in lowered.checked if guard.size.after == 0]
+    such = f", such as {inputs[0].other_way}," if inputs else ""
     return not reason, (
+        *(
+            [f"the PyTorch code takes another way for some sizes{such} for which the source raises an error"]
+            if lowered.checked
+            else []
+        ),
         *([BATCH_NORM] if updated else []),
         *([f"weight_norm of {folded[0]} is folded: {FOLDED}"] if folded else []),
         *([f"training mode is not compared: {reason}"] if reason else []),

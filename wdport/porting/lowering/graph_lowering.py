@@ -17,6 +17,7 @@ from wdport.porting.functions import OPERATORS, bound, canonical, is_custom
 from wdport.porting.graph import Graph, Node, Size, SizeExpression, SizeFloat, TensorSource, TracedTensor, numbers
 from wdport.porting.lowering.holes import lower_as_hole
 from wdport.porting.lowering.keras_graph import (
+    CHECK,
     MOST_NUMBERS,
     Alias,
     Hole,
@@ -102,6 +103,8 @@ class GraphLowering:
                 return
             if self._reads_before(node.serial):
                 break
+            if not self._check_sizes(node.serial):
+                return
             if node.serial not in self._needed or not (node.module is None or node.is_layer):
                 continue
             try:
@@ -117,11 +120,31 @@ class GraphLowering:
         if (end := self._sized.end) is not None:
             self.result.refused = Hole(self.graph.root, end.why)
             return
+        if not self._check_sizes(len(self.graph.nodes)):
+            return
         try:
             self.node = self.graph.root
             self.result.outputs = [self._output(tensor) for tensor in self.graph.root.outputs]
         except NotLoweredError as error:
             self.result.refused = Hole(self.graph.root, str(error))
+
+    def _check_sizes(self, serial: int) -> bool:
+        """Have the port check the sizes that are known before a node, and with which the code may take another way;
+        whether that is possible."""
+        guards = [guard for guard in self._sized.doubtful if guard.size.after <= serial]
+        for guard in guards:
+            self._sized.doubtful.remove(guard)
+            # In the call of the module that makes the tensor, or that gets the input.
+            maker = guard.size.after - 1
+            self.node = self.graph.nodes[maker] if maker >= 0 else self.graph.root
+            try:
+                size = self._expression(guard.size)
+            except NotTrustedError as error:
+                self.result.refused = Hole(self.node, f"compares {guard.size} with {guard.other}, and {error}")
+                return False
+            self.emit(CHECK, self.emit(guard.held, size, guard.other))
+            self.result.checked.append(guard)
+        return True
 
     def _output(self, tensor: TracedTensor) -> Placed:
         """An output of the model: an image with channels last, or else in PyTorch's order."""

@@ -9,6 +9,12 @@ import keras
 from keras import ops
 
 
+def check_sizes(as_traced):
+    """Raise an error for sizes with which the PyTorch code takes another way."""
+    if not as_traced:
+        raise ValueError("the PyTorch code takes another way for inputs of these sizes")
+
+
 def attention(query, key, value, mask=None, causal=False, scale=None):
     """Scaled dot-product attention of (..., time, features). A query that sees nothing gets zeros."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale

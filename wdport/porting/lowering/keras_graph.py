@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.graph import Node
+from wdport.porting.graph import Guard, Node
 
 Order = tuple[int, ...]
 """The axes of PyTorch's tensor in the order of the Keras tensor."""
@@ -77,6 +77,10 @@ def keras_dtype(dtype: str) -> Any:
     if dtype in ("float64", "float32"):
         return FloatDtype()
     return {"int64": "int32"}.get(dtype, dtype)
+
+
+CHECK = "helpers.check_sizes"
+"""The call of a step that has no result."""
 
 
 @dataclass(frozen=True)
@@ -177,6 +181,7 @@ class KerasGraph:
         constants: arrays.
         inputs: the inputs, as they are placed.
         outputs: the outputs, as they are placed.
+        checked: the comparisons of sizes that the port checks.
         holes: the nodes without a counterpart, by the step that stands for each.
         refused: the node after which nothing is known; the graph ends there.
         rows: rows of the table, as fields.
@@ -190,6 +195,7 @@ class KerasGraph:
     constants: list[Any] = field(default_factory=list)
     inputs: dict[str, Placed] = field(default_factory=dict)
     outputs: list[Placed] = field(default_factory=list)
+    checked: list[Guard] = field(default_factory=list)
     holes: dict[int, Hole] = field(default_factory=dict)
     refused: Hole | None = None
     rows: list[Mapping[str, str]] = field(default_factory=list)

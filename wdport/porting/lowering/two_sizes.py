@@ -4,7 +4,6 @@ way that no expression of sizes explains.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -28,7 +27,11 @@ class Sizes:
 
     def __init__(self, graph: Graph, other: Graph | None) -> None:
         self._other = other
-        differences = [] if other is None else [*_calls(graph, other), *_guards(graph, other)]
+        self.doubtful: list[Guard] = []
+        """Comparisons of free sizes that have the same result in both runs, and may have another one between them."""
+        differences: list[Difference] = []
+        if other is not None:
+            differences = [*_calls(graph, other), *_guards(graph, other, self.doubtful)]
         self._by_node = {one.serial: one.why for one in differences if not one.onwards}
         self._onwards = min((one for one in differences if one.onwards), key=lambda one: one.serial, default=None)
 
@@ -52,18 +55,16 @@ class Sizes:
         return any(twin.source == source and int(twin.shape[axis]) != int(tensor.shape[axis]) for twin in listed)
 
 
-def _guards(graph: Graph, other: Graph) -> Iterator[Difference]:
-    """Comparisons of sizes that have another result in the other run."""
+def _guards(graph: Graph, other: Graph, doubtful: list[Guard]) -> Iterator[Difference]:
+    """Comparisons of sizes that have another result in the other run; those that may have are ``doubtful``."""
     twins = {(guard.size, guard.operator, guard.other): guard for guard in other.guards}
     for guard in graph.guards:
         twin = twins.get((guard.size, guard.operator, guard.other))
-        if twin is not None and (_outcome(twin) != _outcome(guard) or _may_differ(guard, twin, graph, other)):
-            asked = f"{guard.size} {_SYMBOLS[guard.operator]} {guard.other}"
-            why = f"the code takes another way for other sizes: {asked}; state one size for each axis"
-            yield Difference(_behind(guard.size), why, onwards=True)
-
-
-_SYMBOLS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
+        if twin is not None and guard.outcome != twin.outcome:
+            why = f"the code takes another way for other sizes: {guard.other_way}; state one size for each axis"
+            yield Difference(guard.size.after, why, onwards=True)
+        elif twin is not None and _may_differ(guard, twin, graph, other):
+            doubtful.append(guard)
 
 
 def _may_differ(guard: Guard, twin: Guard, graph: Graph, other: Graph) -> bool:
@@ -93,16 +94,6 @@ def _size(graph: Graph, source: TensorSource, axis: int) -> int | None:
     """The size of an axis of a tensor of a run."""
     listed = graph.nodes[source.node].outputs if 0 <= source.node < len(graph.nodes) else graph.root.inputs
     return next((int(tensor.shape[axis]) for tensor in listed if tensor.source == source), None)
-
-
-def _outcome(guard: Guard) -> bool:
-    return bool(getattr(operator, guard.operator)(guard.value, guard.other))
-
-
-def _behind(size: SizeExpression) -> int:
-    """The first node behind the tensors whose sizes are read."""
-    inner = [_behind(operand) for operand in size.operands if isinstance(operand, SizeExpression)]
-    return max([size.tensor.node + 1] if size.tensor is not None else inner, default=0)
 
 
 def _calls(graph: Graph, other: Graph) -> Iterator[Difference]:

@@ -6,10 +6,11 @@ import json
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeGuard
 
 from wdport.porting.graph import CodePlace, Slice
 from wdport.porting.lowering.keras_graph import (
+    CHECK,
     MOST_NUMBERS,
     FloatDtype,
     FloatLimit,
@@ -31,7 +32,7 @@ class NotWrittenError(Exception):
 
 @dataclass
 class Statement:
-    """``names = code``; a return without names."""
+    """``names = code``; without names, a return or the code alone."""
 
     names: tuple[str, ...]
     code: Code
@@ -42,6 +43,8 @@ class Statement:
     def parts(self) -> tuple[Any, ...]:
         if self.returns:
             return ("return ", *self.code.parts)
+        if not self.names:
+            return self.code.parts
         return (f"{', '.join(self.names)} = ", *self.code.parts)
 
 
@@ -151,7 +154,7 @@ class BodyWriter:
             depth = 1 + max((depths.get(value, 0) for value in values_read(item)), default=0)
             is_named |= depth > DEEPEST and not returned and _is_call(item)
             is_named |= self._is_in_chain(item) and not returned
-            if (named and uses) or is_named or (isinstance(item, Scope) and not results):
+            if (named and uses) or is_named or (isinstance(item, Scope) and not results) or _is_check(item):
                 chosen.add(item_key(item))
                 depth = 0
             depths.update(dict.fromkeys(results, depth if _is_call(item) else max(depth - 1, 0)))
@@ -246,6 +249,9 @@ class BodyWriter:
 
     def _write(self, item: KerasStep | Scope, position: int) -> None:
         results, target = self._results(item), self._target(item)
+        if _is_check(item):
+            self.body.statements.append(Statement((), self._step(item)))
+            return
         code = self._call(item) if isinstance(item, Scope) else self._step(item)
         indexed = isinstance(item, KerasStep) and any(value.index is not None for value in results)
         if len(results) <= 1 and not indexed:
@@ -503,6 +509,10 @@ class BodyWriter:
 
 def _is_call(item: KerasStep | Scope) -> bool:
     return isinstance(item, Scope) or item.call == "layer"
+
+
+def _is_check(item: KerasStep | Scope) -> TypeGuard[KerasStep]:
+    return isinstance(item, KerasStep) and item.call == CHECK
 
 
 def item_key(item: KerasStep | Scope) -> object:
