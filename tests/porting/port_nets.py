@@ -609,6 +609,8 @@ INDICES: dict[str, Situation] = {
     "a mask that hides nothing": net(
         lambda m, x, mask: x if mask.bool().all() else x * mask[..., None], "x: b 7 8", "mask: b 7, mask"),
     "a table of places": net(lambda m, x: x + m.table[: x.shape[1]], SEQUENCE, table=parameter(16, 8)),
+    "a length": net(lambda m, x: x[:, : len(x[0]) // 2].reshape(len(x), -1, 2, 4), SEQUENCE),
+    "a length of nothing": net(lambda m, x: x * (len(x.shape) + len([x, x])), SEQUENCE),
     "a size of the constructor": net(
         lambda m, x: F.pad(x, (m.size - 2,) * 2), SEQUENCE, size=lambda: torch.ones(5).flip(0).shape[0]),
     "a table of places by a range": net(
@@ -677,6 +679,53 @@ LOSSES: dict[str, Situation] = {
     ),
     "a layer after its weights": net(lambda m, x: m.lin(x @ m.lin.weight), lin=linear()),
     "losses": net(lambda m, x: F.mse_loss(x, x.cos(), reduction="none") + F.l1_loss(x, x.sin())),
+    "losses that end in a line": net(
+        lambda m, x: (
+            F.smooth_l1_loss(x, x.cos(), beta=0.5)
+            + F.smooth_l1_loss(x, x.sin(), reduction="none")
+            + F.smooth_l1_loss(x, x.sin(), reduction="sum", beta=0.0)
+            + F.huber_loss(x, x.cos(), reduction="sum", delta=0.3)
+        )
+    ),
+    "losses of images": net(
+        lambda m, x: F.huber_loss(m.conv(x), x, "none") + F.kl_div(m.conv(x), x.exp(), reduction="batchmean"),
+        IMAGE,
+        conv=conv(),
+    ),
+    "a weighted loss": net(lambda m, x: F.huber_loss(x, x.cos(), weight=x.exp()), hole="with weights"),
+    "a loss that is reduced the old way": net(lambda m, x: F.mse_loss(x, x.cos(), reduce=False), hole="reduce"),
+    "losses of probabilities": net(
+        lambda m, x: (
+            F.binary_cross_entropy(x.sigmoid(), (x > 0).double())
+            + F.binary_cross_entropy((x > 0).double(), x.cos().abs(), weight=m.w.exp(), reduction="none")
+            + F.binary_cross_entropy((x / 1e20).sigmoid() * 1e-50, x.cos().abs(), reduction="sum")
+        ),
+        w=parameter(8),
+    ),
+    "losses of logits": net(
+        lambda m, x: (
+            F.binary_cross_entropy_with_logits(x, x.cos().abs(), m.w.exp(), pos_weight=m.w.cos())
+            + F.binary_cross_entropy_with_logits(50 * x, (x > 0).double(), reduction="none")
+        ),
+        w=parameter(8),
+    ),
+    "divergences": net(
+        lambda m, x: (
+            F.kl_div(x.log_softmax(1), x.relu(), reduction="batchmean")
+            + F.kl_div(x, x.log_softmax(1), reduction="none", log_target=True)
+            + F.kl_div(x, x.relu())
+        )
+    ),
+    "likelihoods": net(
+        lambda m, x, y: (
+            F.nll_loss(x, y, ignore_index=2)
+            + F.nll_loss(x, y, m.w.exp(), ignore_index=3)
+            + F.cross_entropy(x, y, m.w.exp(), reduction="none")
+        ),
+        "x: b 8",
+        "y: b, below 8",
+        w=parameter(8),
+    ),
     "cross-entropy": net(
         lambda m, x, y: F.cross_entropy(x, y) + F.cross_entropy(x, y, reduction="none", ignore_index=2),
         "x: b 8",

@@ -80,6 +80,8 @@ def errors(module: torch.nn.Module, graph: Graph, keras_graph: KerasGraph, runs:
 @pytest.mark.filterwarnings("ignore:.*weight_norm.*deprecated:FutureWarning")
 @pytest.mark.filterwarnings("ignore:The reduce argument of torch.scatter:UserWarning")
 @pytest.mark.filterwarnings("ignore:Using padding='same':UserWarning")
+@pytest.mark.filterwarnings("ignore:reduction. 'mean' divides:UserWarning")
+@pytest.mark.filterwarnings("ignore:size_average and reduce:UserWarning")
 @pytest.mark.parametrize("name", SITUATIONS)
 def test_the_lowered_graph_computes_the_same_or_has_the_hole(name: str) -> None:
     situation = SITUATIONS[name]

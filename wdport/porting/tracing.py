@@ -6,6 +6,7 @@ A module that counts as one layer is one node; for every other module, the calls
 
 from __future__ import annotations
 
+import builtins
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
 from contextlib import contextmanager
@@ -161,8 +162,24 @@ def traced(
     tracer = _Tracer(module, names, is_layer, keep, drops)
     parts = dict(module.named_modules())
     watching = recorder.watched(parts, tracer.called, MOST_NODES)
-    with remembering(size_root), watching, recorder.functions(tracer.function):
+    with remembering(size_root), _lengths(), watching, recorder.functions(tracer.function):
         yield tracer.graph
+
+
+@contextmanager
+def _lengths() -> Iterator[None]:
+    """Inside, ``len`` of a tensor is its size; Python's own makes a plain number of it."""
+    plain_function = builtins.len
+
+    def length(value: Any) -> int:
+        is_sized = isinstance(value, torch.Tensor) and value.ndim > 0
+        return value.shape[0] if is_sized else plain_function(value)
+
+    builtins.len = length
+    try:
+        yield
+    finally:
+        builtins.len = plain_function
 
 
 @dataclass

@@ -169,16 +169,24 @@ def put_every(x, values, axis, start, step):
     return ops.where(hit, ops.take(values, index, axis=axis), x)
 
 
-def cross_entropy(x, target, ignored=-100, reduction="mean"):
-    """The cross-entropy of logits (batch, classes, ...) with classes (batch, ...)."""
+def nll_loss(x, target, weight=None, ignored=-100, reduction="mean"):
+    """The loss of logarithms of probabilities (batch, classes, ...) for classes (batch, ...), each with its weight."""
     counted = target != ignored
-    index = ops.expand_dims(ops.where(counted, target, 0), 1)
-    losses = -ops.squeeze(ops.take_along_axis(ops.log_softmax(x, axis=1), index, axis=1), 1)
-    losses = ops.where(counted, losses, 0.0)
+    index = ops.where(counted, target, 0)
+    factor = ops.cast(counted, x.dtype) if weight is None else ops.where(counted, ops.take(weight, index), 0.0)
+    losses = -ops.squeeze(ops.take_along_axis(x, ops.expand_dims(index, 1), axis=1), 1)
+    losses = ops.where(counted, losses * factor, 0.0)
     if reduction == "none":
         return losses
     total = ops.sum(losses)
-    return total if reduction == "sum" else total / ops.sum(ops.cast(counted, x.dtype))
+    return total if reduction == "sum" else total / ops.sum(factor)
+
+
+def binary_cross_entropy(x, target):
+    """The loss of probabilities for targets from 0 to 1; a logarithm is at least -100."""
+    log = ops.where(x > 0, ops.log(ops.where(x > 0, x, 1.0)), -100.0)
+    log_of_rest = ops.where(x < 1, ops.log1p(-ops.where(x < 1, x, 0.0)), -100.0)
+    return (target - 1) * ops.maximum(log_of_rest, -100.0) - target * ops.maximum(log, -100.0)
 
 
 def grouped_conv_transpose(x, kernel, bias, strides, padding, extra, dilation, groups):

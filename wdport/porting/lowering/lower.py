@@ -12,6 +12,7 @@ from wdport.porting.lowering import (  # noqa: F401
     indexing,
     joins,
     layers,
+    losses,
     products,
     reductions,
     reshapes,

@@ -119,28 +119,6 @@ def _norm(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Pla
     return lowering.placed(lowering.emit("ops.sqrt", result.value), node.outputs[0], result.order)
 
 
-@lowers("mse_loss", "l1_loss", "cross_entropy")
-def _loss(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Placed:
-    function = canonical(node.name)
-    names = ("input", "target", *(("weight",) if function == "cross_entropy" else ()), "size_average",
-             *(("ignore_index",) if function == "cross_entropy" else ()), "reduce", "reduction")  # fmt: skip
-    options = named_arguments(node, names, reduction="mean", ignore_index=-100)
-    others = ("weight", "size_average", "reduce")
-    if any(options.get(name) is not None for name in others) or options.get("label_smoothing"):
-        raise NotLoweredError(f"{function} with weights or label_smoothing")
-    first, second = (lowering.plain(options[name]) for name in ("input", "target"))
-    if function == "cross_entropy":
-        if options["target"].kind != "int" or len(options["input"].shape) < 2:
-            raise NotLoweredError("cross_entropy with probabilities, or without a batch axis")
-        value = lowering.emit("helpers.cross_entropy", first, second, options["ignore_index"], options["reduction"])
-        return lowering.placed(value, node.outputs[0])
-    value = lowering.emit("-", first, second)
-    value = lowering.emit("ops.square" if function == "mse_loss" else "ops.abs", value)
-    if options["reduction"] != "none":
-        value = lowering.emit(f"ops.{options['reduction']}", value)
-    return lowering.placed(value, node.outputs[0])
-
-
 @lowers("normalize")
 def _normalize(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Placed:
     tensor, p, eps = arguments["input"], arguments.get("p", 2.0), arguments.get("eps", 1e-12)
