@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import importlib
 import json
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,6 +18,7 @@ import torch
 import wdport
 from tests.command import Cli, Refused
 from wdport.porting.lowering import interpreter
+from wdport.porting.torch_run import fill
 
 NET = """from functools import partial
 
@@ -580,6 +583,39 @@ def test_a_checkpoint_with_other_whole_numbers_is_of_another_model(folder: Path,
     cli("convert", "3.pt", "--mapping", "net_keras.yaml")
     says = "error: 2.pt: index has other values than the constructor of the PyTorch model"
     refused("convert", "2.pt", "--mapping", "net_keras.yaml", code=4, says=says)
+
+
+BACKENDS = """import importlib, sys
+import keras, net, numpy as np, torch
+
+for name in sys.argv[1:]:
+    importlib.import_module(f"{name}_keras")
+    model, module = keras.saving.load_model(f"{name}.keras"), getattr(net, name)().eval()
+    module.load_state_dict(torch.load(f"{name}.pt"))
+    rng = np.random.default_rng(0)
+    x = rng.integers(0, 7, (2, 5)) if name == "words" else rng.standard_normal((2, 5, 6, 4)[: 4 - (name != "image")])
+    given = torch.tensor(np.moveaxis(x, -1, 1) if name == "image" else x)
+    expected = module(given if name == "words" else given.float())
+    for ours, theirs in zip(*([v] if hasattr(v, "shape") else v.values() for v in (model(x), expected)), strict=True):
+        theirs = theirs.movedim(1, -1) if name == "image" else theirs
+        np.testing.assert_allclose(keras.ops.convert_to_numpy(ours), theirs.detach(), rtol=1e-4, atol=1e-5)
+print(keras.backend.backend())
+"""
+
+
+@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+def test_the_port_computes_the_same_with_another_backend(folder: Path, cli: Cli, backend: str) -> None:
+    pytest.importorskip(backend)
+    net = importlib.import_module("net")
+    inputs = {"words": "ids: b 5, below 7", "deep": "x: b 5 6", "pool": "x: b 5 6", "image": "x: b 4 5 6"}
+    for name, text in inputs.items():
+        fill(module := getattr(net, name)(), 3)
+        torch.save(module.state_dict(), f"{name}.pt")
+        words = ("--input", text, "--checkpoint", f"{name}.pt", "--no-proof", "-o", f"{name}_keras.py")
+        cli("port", f"net:{name}", *words)
+    done = subprocess.run([sys.executable, "-c", BACKENDS, *inputs], capture_output=True, text=True, check=False,
+                          env={**os.environ, "KERAS_BACKEND": backend, "PYTHONPATH": str(folder)})  # fmt: skip
+    assert done.stdout == f"{backend}\n", done.stderr
 
 
 def test_names_that_keras_and_compile_use_are_others_in_the_port(folder: Path, cli: Cli) -> None:

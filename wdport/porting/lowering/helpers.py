@@ -229,6 +229,16 @@ def conjugate(x):
     return x[0], -x[1]
 
 
+def pad(x, widths, mode):
+    """``x`` with its borders (``edge``) or its other end (``wrap``) repeated before and after every axis."""
+    for axis, (before, after) in enumerate(widths):
+        if before or after:
+            size = ops.shape(x)[axis]
+            places = ops.arange(-before, size + after)
+            x = ops.take(x, ops.clip(places, 0, size - 1) if mode == "edge" else places % size, axis=axis)
+    return x
+
+
 def max_pool(x, window, strides, padding, ceil=False):
     """Maximum pooling of an image with channels last, as in PyTorch."""
     pads = [(0, 0)]

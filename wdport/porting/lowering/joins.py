@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from itertools import accumulate
 from typing import Any
 
@@ -12,7 +11,6 @@ from wdport.porting.lowering.arithmetic import common_order
 from wdport.porting.lowering.graph_lowering import GraphLowering
 from wdport.porting.lowering.indexing import indices_of
 from wdport.porting.lowering.keras_graph import (
-    Indices,
     KerasSize,
     KerasValue,
     Placed,
@@ -115,20 +113,9 @@ def _pad(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Plac
     if mode not in modes:
         raise NotLoweredError(f"padding of mode {mode}")
     more = {"mode": modes[mode]} if mode != "constant" else {"constant_values": value} if value else {}
-    if mode == "circular":
-        return lowering.placed(_wrapped(lowering, current, widths), output, placed.order)
-    return lowering.placed(lowering.emit("ops.pad", current, widths, **more), output, placed.order)
+    return lowering.placed(lowering.emit(pad_function(modes[mode]), current, widths, **more), output, placed.order)
 
 
-def _wrapped(lowering: GraphLowering, value: KerasValue, widths: Sequence[tuple[Any, Any]]) -> KerasValue:
-    """Circular padding, which keras.ops.pad lacks."""
-    for axis, (before, after) in enumerate(widths):
-        full = (Slice(None, None, None),) * axis
-        parts = [value]
-        if before:
-            parts.insert(0, lowering.emit("index", value, Indices((*full, Slice(-before, None, None)))))
-        if after:
-            parts.append(lowering.emit("index", value, Indices((*full, Slice(None, after, None)))))
-        if len(parts) > 1:
-            value = lowering.emit("ops.concatenate", tuple(parts), axis=axis)
-    return value
+def pad_function(mode: str) -> str:
+    """The function that pads with Keras's ``mode``: ``ops.pad`` repeats borders with the JAX backend alone."""
+    return "helpers.pad" if mode in ("edge", "wrap") else "ops.pad"

@@ -11,6 +11,7 @@ from wdport.mapping.kinds.kind import Atom, Counterpart, KerasCall, TorchCall, l
 from wdport.porting.functions import bound, canonical
 from wdport.porting.graph import STOCHASTIC_DEPTH, Node, expressions_in
 from wdport.porting.lowering.graph_lowering import GraphLowering
+from wdport.porting.lowering.joins import pad_function
 from wdport.porting.lowering.keras_graph import (
     KerasValue,
     Order,
@@ -218,7 +219,8 @@ def _chain(lowering: GraphLowering, counterpart: Counterpart, value: KerasValue,
         if not call.name.startswith("layers."):
             arguments = dict(call.arguments)
             widths = (arguments.pop("pad_width"),) if "pad_width" in arguments else ()
-            value = lowering.emit(call.name, value, *widths, **arguments)
+            name = pad_function(str(arguments.get("mode"))) if call.name == "ops.pad" else call.name
+            value = lowering.emit(name, value, *widths, **arguments)
             continue
         if not is_module and call.name in _FUNCTIONS:
             value = lowering.emit(_FUNCTIONS[call.name](call), value, **_arguments(call))
