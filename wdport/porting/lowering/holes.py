@@ -14,7 +14,16 @@ import torch
 
 from wdport.porting.functions import PARAMETERS, canonical
 from wdport.porting.graph import CodePlace, Node, Size, Slice, TracedTensor
-from wdport.porting.lowering.keras_graph import MOST_NUMBERS, Hole, KerasSize, KerasValue, Placed, identity, snake
+from wdport.porting.lowering.keras_graph import (
+    MOST_NUMBERS,
+    Hole,
+    KerasSize,
+    KerasValue,
+    Placed,
+    identity,
+    snake,
+    unused,
+)
 from wdport.porting.lowering.rules import NotTrustedError
 from wdport.porting.replay import find_function
 
@@ -113,12 +122,9 @@ class _Call:
 
     def _argument(self, name: str, value: KerasValue | KerasSize) -> str:
         name = _RENAMED.get(name, re.sub(r"\W", "_", name)) or "x"
-        unused, count = name, 1
-        while unused in self.values:
-            count += 1
-            unused = f"{name}{'_' if name[-1].isdigit() else ''}{count}"
-        self.values[unused] = value
-        return unused
+        name = unused(name, self.values)
+        self.values[name] = value
+        return name
 
 
 _RENAMED = {"input": "x", "self": "x"}

@@ -26,6 +26,7 @@ from wdport.porting.lowering.keras_graph import (
     KerasStep,
     KerasValue,
     Placed,
+    rows_besides,
 )
 from wdport.porting.outline.counterparts import find_symbol
 
@@ -135,20 +136,9 @@ ROOT = "model"
 
 def table_of(graph: KerasGraph, torch: Graph) -> Table:
     """The table that the lowering implies: every tensor of the state_dict is used, tied or dropped."""
-    layers = [row for row in graph.rows if "kind" in row]
-    tensors = [row for row in graph.rows if "rule" in row]
-    covered = [row["torch"] for row in tensors]
-    inside = tuple(f"{row['torch']}." if row["torch"] else "" for row in layers)
-    ties = []
-    for name, held in torch.tensors.items():
-        if name in covered or name.startswith(inside):
-            continue
-        owner = torch.modules[name.rpartition(".")[0]]
-        persistent = held.kind == "parameter" or name.rpartition(".")[2] in owner.buffers
-        if held.same_as and (held.same_as in covered or held.same_as.startswith(inside)):
-            ties.append({"torch": name, "same_as": held.same_as})
-        elif persistent:
-            tensors.append({"torch": name, "drop": "inference does not read it"})
+    rows = [*graph.rows, *rows_besides(graph, torch)]
+    layers, ties = ([row for row in rows if key in row] for key in ("kind", "same_as"))
+    tensors = [row for row in rows if "rule" in row or "drop" in row]
 
     def text(rows: Sequence[Mapping[str, str]]) -> str:
         fields = [{key: rooted(value) if key in ("torch", "same_as") else value for key, value in row.items()}

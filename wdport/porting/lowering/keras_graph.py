@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from string import ascii_lowercase
 from typing import Any, Literal
@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.graph import Guard, Node
+from wdport.porting.graph import Graph, Guard, Node, Slice
 
 Order = tuple[int, ...]
 """The axes of PyTorch's tensor in the order of the Keras tensor."""
@@ -61,6 +61,24 @@ class FloatLimit:
     name: str
 
 
+def nested(value: Any) -> Iterator[Any]:
+    """An argument and everything that it is made of."""
+    yield value
+    inner: Sequence[Any] = ()
+    if isinstance(value, KerasSize):
+        inner = (value.tensor, *value.operands)
+    elif isinstance(value, Indices):
+        inner = value.items
+    elif isinstance(value, Slice):
+        inner = (value.start, value.stop, value.step)
+    elif isinstance(value, Mapping):
+        inner = tuple(value.values())
+    elif isinstance(value, (tuple, list)):
+        inner = value
+    for item in inner:
+        yield from nested(item)
+
+
 _FINFO = np.finfo(np.float64)
 _LIMITS = {float(getattr(_FINFO, name)): FloatLimit(name) for name in ("min", "max", "tiny", "eps")}
 
@@ -103,6 +121,11 @@ class KerasStep:
     args: tuple[Any, ...] = ()
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     layer: str = ""
+
+    @property
+    def arguments(self) -> Iterator[Any]:
+        """All that its arguments are made of."""
+        return nested((self.args, self.kwargs))
 
 
 @dataclass(frozen=True)
@@ -206,6 +229,23 @@ class KerasGraph:
         return next(iter(self.holes.values()), self.refused)
 
 
+UNREAD = "inference does not read it"
+
+
+def rows_besides(lowered: KerasGraph, torch: Graph) -> Iterator[Mapping[str, str]]:
+    """The rows of the tensors that no step reads: those that are another one, and those that are dropped."""
+    covered = {row["torch"] for row in lowered.rows if "kind" not in row}
+    inside = tuple(f"{row['torch']}." if row["torch"] else "" for row in lowered.rows if "kind" in row)
+    for name, held in torch.tensors.items():
+        if name in covered or name.startswith(inside):
+            continue
+        owner = torch.modules[name.rpartition(".")[0]]
+        if held.same_as and (held.same_as in covered or held.same_as.startswith(inside)):
+            yield {"torch": name, "same_as": held.same_as}
+        elif held.kind == "parameter" or name.rpartition(".")[2] in owner.buffers:
+            yield {"torch": name, "drop": UNREAD}
+
+
 def identity(rank: int) -> Order:
     return tuple(range(rank))
 
@@ -237,6 +277,15 @@ def channels_last(rank: int) -> Order:
 
 def inverse(order: Sequence[int]) -> Order:
     return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def unused(name: str, used: Collection[str]) -> str:
+    """The name, or the name with the first number from 2 on that is not used."""
+    candidate, count = name, 1
+    while candidate in used:
+        count += 1
+        candidate = f"{name}{'_' if name[-1].isdigit() else ''}{count}"
+    return candidate
 
 
 def word_of(call: KerasCall) -> str:

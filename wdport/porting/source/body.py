@@ -15,11 +15,12 @@ from wdport.porting.lowering.keras_graph import (
     FloatDtype,
     FloatLimit,
     Hole,
-    Indices,
     KerasSize,
     KerasStep,
     KerasValue,
     Placed,
+    nested,
+    unused,
 )
 from wdport.porting.source.code import ATOM, LEVELS, UNARY, Code, binary, call, constant, listed, text
 from wdport.porting.source.names import AssignedNames, allowed, caller_of, target_of
@@ -224,12 +225,8 @@ class BodyWriter:
 
     def _bind(self, value: KerasValue, name: str, position: int) -> str:
         """Give a value a name that no value has that is still read."""
-        candidate, count = name, 1
-        while candidate in self._kept or (
-            candidate in self._bound and self._bound[candidate] != value and self._alive(candidate, position)
-        ):
-            count += 1
-            candidate = f"{name}{'_' if name[-1].isdigit() else ''}{count}"
+        read = {other for other, one in self._bound.items() if one != value and self._alive(other, position)}
+        candidate = unused(name, self._kept | read)
         self._bound[candidate] = value
         self.names[value] = candidate
         return candidate
@@ -351,13 +348,8 @@ class BodyWriter:
         usual = _AXES.get(rank, ())
         names: dict[int, str] = {}
         for axis in axes:
-            name, count = usual[axis] if axis < len(usual) else f"n{axis}", 1
-            used = {*self._bound, *self._kept, *names.values()}
-            candidate = name
-            while candidate in used:
-                count += 1
-                candidate = f"{name}{count}"
-            names[axis] = candidate
+            name = usual[axis] if axis < len(usual) else f"n{axis}"
+            names[axis] = unused(name, {*self._bound, *self._kept, *names.values()})
         self._size_names[value] = names
         shape = f"ops.shape({self.names[value]})"
         if len(axes) == 1 or not rank:
@@ -413,7 +405,7 @@ class BodyWriter:
             self.body.helpers.add("float_limit")
             return text(f'float_limit("{value.name}", self.compute_dtype)')
         if isinstance(value, tuple):
-            if not any(True for _ in values_in(value)) and not _has_dtype(value):
+            if not any(isinstance(one, (KerasValue, FloatDtype, FloatLimit)) for one in nested(value)):
                 return constant(value, hint)
             return listed([self._argument(item, hint) for item in value])
         return constant(value, hint)
@@ -476,10 +468,7 @@ class BodyWriter:
         """The method that stands for a step without a counterpart."""
         hole = self.scopes.lowered.holes[step.serial]
         if not (name := self.body.method_of(hole)):
-            name, count = allowed(hole.method, self._reserved), 1
-            while name in self.body.methods:
-                count += 1
-                name = f"{hole.method}{count}"
+            name = unused(allowed(hole.method, self._reserved), self.body.methods)
             self.body.methods[name] = hole
         return name
 
@@ -520,29 +509,7 @@ def item_key(item: KerasStep | Scope) -> object:
 
 
 def _sizes(step: KerasStep) -> list[KerasSize]:
-    sizes: list[KerasSize] = []
-
-    def visit(value: Any) -> None:
-        if isinstance(value, KerasSize):
-            if value.tensor is not None:
-                sizes.append(value)
-            visit(value.operands)
-        elif isinstance(value, Indices):
-            visit(value.items)
-        elif isinstance(value, Slice):
-            visit((value.start, value.stop, value.step))
-        elif isinstance(value, Mapping):
-            visit(tuple(value.values()))
-        elif isinstance(value, (tuple, list)):
-            for item in value:
-                visit(item)
-
-    visit((step.args, dict(step.kwargs)))
-    return sizes
-
-
-def _has_dtype(value: Any) -> bool:
-    return isinstance(value, (FloatDtype, FloatLimit)) or (isinstance(value, tuple) and any(map(_has_dtype, value)))
+    return [one for one in step.arguments if isinstance(one, KerasSize) and one.tensor is not None]
 
 
 def _nested(value: Any) -> Any:

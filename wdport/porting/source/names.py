@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import keyword
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -78,15 +78,6 @@ def caller_of(place: CodePlace | None) -> str:
     if place is None:
         return ""
     return _callers(place.file).get((place.line, place.column, place.end_line, place.end_column), "")
-
-
-def unused(name: str, used: Collection[str]) -> str:
-    """The name, or the name with the first number from 2 on that is not used."""
-    candidate, count = name, 1
-    while candidate in used:
-        count += 1
-        candidate = f"{name}_{count}"
-    return candidate
 
 
 def allowed(name: str, reserved: frozenset[str] = frozenset()) -> str:

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.graph import Graph, Node, Slice, TracedTensor
-from wdport.porting.lowering.keras_graph import Indices, KerasGraph, KerasSize, KerasStep, KerasValue, Placed
+from wdport.porting.graph import Graph, Node, TracedTensor
+from wdport.porting.lowering.keras_graph import KerasGraph, KerasStep, KerasValue, Placed, nested
 
 
 @dataclass(eq=False)
@@ -62,25 +62,11 @@ def values_made(item: KerasStep | Scope) -> list[KerasValue]:
 
 def values_in(value: Any) -> Iterator[KerasValue]:
     """The values in nested arguments, also those whose sizes are read."""
-    if isinstance(value, KerasValue):
-        yield value
-    elif isinstance(value, KerasSize):
-        if value.tensor is not None:
-            yield value.tensor
-        yield from values_in(value.operands)
-    elif isinstance(value, Indices):
-        yield from values_in(value.items)
-    elif isinstance(value, Slice):
-        yield from values_in((value.start, value.stop, value.step))
-    elif isinstance(value, Mapping):
-        yield from values_in(tuple(value.values()))
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from values_in(item)
+    return (one for one in nested(value) if isinstance(one, KerasValue))
 
 
 def step_values(step: KerasStep) -> Iterator[KerasValue]:
-    yield from values_in((step.args, dict(step.kwargs)))
+    return (one for one in step.arguments if isinstance(one, KerasValue))
 
 
 def owner_path(name: str) -> str:

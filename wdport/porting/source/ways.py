@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from wdport.porting.lowering.keras_graph import unused
 from wdport.porting.settings import equal
 from wdport.porting.source.body import Body
 from wdport.porting.source.code import Code, Literal, literal
-from wdport.porting.source.names import allowed, unused
+from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope
 
 CALL = "call"

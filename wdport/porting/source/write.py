@@ -20,7 +20,7 @@ from wdport.porting.arguments import ConstructorCall
 from wdport.porting.graph import Graph, TensorSource, mapped
 from wdport.porting.lowering import helpers
 from wdport.porting.lowering.holes import line_of
-from wdport.porting.lowering.keras_graph import Hole, KerasGraph, Placed
+from wdport.porting.lowering.keras_graph import Hole, KerasGraph, Placed, rows_besides
 from wdport.porting.lowering.lower import GraphLowering
 from wdport.porting.source.classes import Class, Instances
 from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code
@@ -31,9 +31,6 @@ RESERVED = frozenset((
     *dir(keras.Model), *vars(keras.Model()), *vars(keras.layers.Layer()), "loss", "optimizer", "name", "dtype",
 ))  # fmt: skip
 """Attributes that Keras's classes have already, or get from ``compile``."""
-
-
-UNREAD = "inference does not read it"
 
 
 @dataclass(frozen=True)
@@ -267,8 +264,6 @@ def rows_of(
 ) -> list[Mapping[str, Any]]:
     """The rows of the table: every tensor of the state_dict is used, tied or dropped."""
     rows: list[Mapping[str, Any]] = []
-    covered: list[str] = []
-    inside: list[str] = []
     for row in lowered.rows:
         torch = row["torch"]
         if "kind" in row:
@@ -277,25 +272,15 @@ def rows_of(
             else:
                 keras_path = instances.keras_path(lowered.layers[row["keras"]].torch)
             rows.append({**row, "torch": torch or ".", "keras": keras_path})
-            inside.append(f"{torch}." if torch else "")
         else:
             layer, _, variable = row["keras"].partition("/")
             keras_path = instances.keras_path(lowered.layers[layer].torch if variable else torch)
             rows.append({**row, "keras": f"{keras_path}/{variable}" if variable else keras_path})
-            covered.append(torch)
-    for name, held in graph.tensors.items():
-        if name in covered or name.startswith(tuple(inside)):
-            continue
-        owner = graph.modules[name.rpartition(".")[0]]
-        persistent = held.kind == "parameter" or name.rpartition(".")[2] in owner.buffers
-        if held.same_as and (held.same_as in covered or held.same_as.startswith(tuple(inside))):
-            rows.append({"torch": name, "same_as": held.same_as})
-        elif persistent:
-            row = {"torch": name, "drop": UNREAD}
-            if name in lowered.computed:
-                digest = digest_of(values[TensorSource("buffer", name)])
-                row |= {"drop": "the port computes it, as the constructor does", "digest": digest}
-            rows.append(row)
+    for row in rows_besides(lowered, graph):
+        if "drop" in row and row["torch"] in lowered.computed:
+            digest = digest_of(values[TensorSource("buffer", row["torch"])])
+            row = {**row, "drop": "the port computes it, as the constructor does", "digest": digest}
+        rows.append(row)
     return rows
 
 
