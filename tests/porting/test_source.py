@@ -85,6 +85,23 @@ class Mirrored(nn.Module):
         return self.decode(F.relu(self.encode(x)))
 
 
+class Buffered(nn.Module):
+    def __init__(self, length: int = 17) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.tril(torch.ones(length, length)).view(1, length, length))
+        self.register_buffer("mean", torch.tensor([0.485, 0.456, 0.25]))
+        self.register_buffer("scale", torch.full((3,), 2.0))
+        self.register_buffer("unit", torch.ones(2, 3))
+        self.register_buffer("table", torch.tensor([[float(n % 7) for n in range(3)] for _ in range(9)]))
+        self.register_buffer("edited", torch.ones(17).cumsum(0))
+        self.edited.numpy()[0] = 5.0
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        t = x.shape[1]
+        x = (x - self.mean) / self.scale * self.unit[1] + self.table[:t] * self.edited[:t, None]
+        return (x @ x.mT).masked_fill(self.mask[:, :t, :t] == 0, -math.inf).softmax(-1) @ x
+
+
 def build_rated() -> Rated:
     return Rated(0.25)
 
@@ -137,6 +154,18 @@ def test_tensors_with_one_memory_are_no_claim_on_training() -> None:
     assert not port.trains
     assert "encode.weight and decode.weight have one memory in PyTorch" in port.notes[0]
     assert " ".join(port.source[:400].split()).count("have one memory in PyTorch") == 1
+
+
+def test_buffers_start_as_the_constructor_computes_them() -> None:
+    port = write_port(f"{__name__}:Buffered", ["x: b t=4..9 3"])
+    assert "initializer=lambda shape, dtype: ops.reshape(" in port.source
+    assert "shape=(1, length, length)" in port.source
+    code = ModuleType("buffered")
+    exec(compile(port.source, "buffered.py", "exec"), code.__dict__)
+    variables, module = {one.name: one for one in code.build().weights}, Buffered()
+    for name in ("mask", "mean", "scale", "unit"):
+        torch.testing.assert_close(torch.tensor(np.asarray(variables[name])), module.get_buffer(name), rtol=0, atol=0)
+    assert port.notes == ("until weights are loaded, these buffers are zeros: table, edited",)
 
 
 def test_inputs_of_models_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -195,7 +195,7 @@ def write_port(
                     _table_outputs(lowering.result))  # fmt: skip
     port.suggestion = Suggestion(models, source.rows, parts, title="Written by wdport port",
                                  method="from the graph of a run of the PyTorch model")  # fmt: skip
-    port.trains, port.notes = _notes(module, graph, lowering.result, training, source.untrained, shared)
+    port.trains, port.notes = _notes(module, graph, lowering.result, training, source, shared)
     port.missing = tuple(
         Missing(method.holes[0].text, method.holes[0].what, method.places, f"{method.class_.name}.{method.name}",
                 len(method.holes))
@@ -211,15 +211,15 @@ def write_port(
 
 
 def _notes(
-    module: Any, graph: Graph, lowered: KerasGraph, training: TrainingTrace, untrained: Sequence[str],
+    module: Any, graph: Graph, lowered: KerasGraph, training: TrainingTrace, source: PortSource,
     shared: Sequence[str],
 ) -> tuple[bool, tuple[str, ...]]:  # fmt: skip
     """Whether training is compared, and what the proof leaves out."""
-    reason = training.reason
+    reason, untrained = training.reason, source.untrained
     if shared and not reason:
         reason = f"{' and '.join(shared)} have one memory in PyTorch, and are two weights of the port"
     if not any(parameter.requires_grad for parameter in module.parameters()):
-        untrained = [name for name, _ in module.named_parameters()]
+        untrained = tuple(name for name, _ in module.named_parameters())
     if untrained and not reason:
         reason = f"the port trains parameters that PyTorch does not, such as {untrained[0]}"
     folded = [path for path, part in graph.modules.items() if any("row reads" in note for note in part.notes)]
@@ -235,6 +235,7 @@ def _notes(
         ),
         *([BATCH_NORM] if updated else []),
         *([f"weight_norm of {folded[0]} is folded: {FOLDED}"] if folded else []),
+        *([f"until weights are loaded, these buffers are zeros: {', '.join(source.empty)}"] if source.empty else []),
         *([f"training mode is not compared: {reason}"] if reason else []),
     )
 

@@ -77,14 +77,15 @@ def first_difference(lowering: GraphLowering, module: Any, runs: Sequence[Run]) 
             outputs_of(model, lowering.graph, run)
             nodes += [lowering.graph.nodes[source.node] for source, placed in lowering.places.items()
                       if source.kind == "node" and placed.value.kind == "step" and source in run[1]
-                      and not _is_equal(model.value(placed), run[1][source], placed)]  # fmt: skip
+                      and not is_equal(model.value(placed), run[1][source], placed)]  # fmt: skip
     return min(nodes, key=lambda node: node.serial, default=None)
 
 
-def _is_equal(computed: Any, value: Any, placed: Any) -> bool:
+def is_equal(computed: Any, value: Any, placed: Any) -> bool:
+    """Whether a tensor of the port is that of PyTorch."""
     expected = np.asarray(value)
     if np.iscomplexobj(expected):
-        return all(_is_equal(part, array, placed)
+        return all(is_equal(part, array, placed)
                    for part, array in zip(computed, (expected.real, expected.imag), strict=True))  # fmt: skip
     candidate, reference = np.asarray(computed), in_keras(expected, placed)
     # What should be zero is what rounding leaves.

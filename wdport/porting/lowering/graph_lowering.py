@@ -338,6 +338,19 @@ class GraphLowering:
                 self._buffers[key] = self.constant(self.values[source], f"the buffer {source.name}")
         return self._buffers[key]
 
+    def formula(self, name: str) -> KerasGraph | None:
+        """How the constructor computes a buffer, as a graph of its own; ``None`` if that is not known."""
+        before = self.result, self._moved
+        self.result, self._moved = KerasGraph(), {}
+        try:
+            self.result.outputs = [replace(placed := self._computed_buffer(name), value=self.moved(
+                placed, identity(len(placed.shape))), order=identity(len(placed.shape)))]  # fmt: skip
+            return None if self.result.holes or self.result.variables else self.result
+        except (NotLoweredError, *_UNKNOWN):
+            return None
+        finally:
+            self.result, self._moved = before
+
     def _computed_buffer(self, name: str) -> Placed:
         construction = self._construction
         source = construction.sources.get(name)

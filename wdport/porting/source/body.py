@@ -111,7 +111,7 @@ class BodyWriter:
         if isinstance(value, Mapping):
             items = [Code((f"{json.dumps(key)}: ", *self._output(item).parts)) for key, item in value.items()]
             return listed(items, "{}")
-        return listed([self._output(item) for item in value]) if isinstance(value, tuple) else self._expression(value)
+        return listed([self._output(item) for item in value]) if isinstance(value, tuple) else self.expression(value)
 
     def _count(self) -> dict[KerasValue, int]:
         counts: dict[KerasValue, int] = {}
@@ -368,7 +368,7 @@ class BodyWriter:
 
     # --- Expressions ---------------------------------------------------------------------------------------------
 
-    def _expression(self, value: KerasValue) -> Code:
+    def expression(self, value: KerasValue) -> Code:
         if value in self.names:
             return text(self.names[value])
         if value.kind == "variable":
@@ -396,7 +396,7 @@ class BodyWriter:
 
     def _argument(self, value: Any, hint: str = "") -> Code:
         if isinstance(value, KerasValue):
-            return self._expression(value)
+            return self.expression(value)
         if isinstance(value, KerasSize):
             return self._size(value)
         if isinstance(value, FloatDtype):
@@ -415,7 +415,7 @@ class BodyWriter:
             names = self._size_names.get(size.tensor, {})
             if size.axis in names:
                 return text(names[size.axis])
-            return Code(("ops.shape(", *self._expression(size.tensor).parts, f")[{size.axis}]"))
+            return Code(("ops.shape(", *self.expression(size.tensor).parts, f")[{size.axis}]"))
         neutral = {"+": 0, "-": 0, "*": 1, "//": 1}.get(size.operator)
         if len(size.operands) == 2 and isinstance(size.operands[1], int) and size.operands[1] == neutral:
             return self._argument(size.operands[0])
@@ -450,7 +450,7 @@ class BodyWriter:
         if step.call == "index":
             items = [self._index(item) for item in step.args[1].items]
             inner = listed(items).parts[1:-1] if len(items) != 1 else items[0].parts
-            return Code((*self._expression(step.args[0]).inside(ATOM), "[", *inner, "]"))
+            return Code((*self.expression(step.args[0]).inside(ATOM), "[", *inner, "]"))
         if step.call in LEVELS:
             return binary(step.call, *(self._argument(value) for value in step.args))
         if step.call == "ops.negative":
@@ -487,7 +487,7 @@ class BodyWriter:
         is_method = method != "call" or not scope.parameters
         function = f"{self.attributes[scope.path]}.{method}" if is_method else self.attributes[scope.path]
         named = [(name, Code((value,))) for name, value in way.arguments.items()] if way is not None else []
-        values = [self._expression(value) for value in scope.parameters]
+        values = [self.expression(value) for value in scope.parameters]
         return call(function, values, [*named, *self._training(scope.path)])
 
     def _training(self, name: str) -> list[tuple[str, Code]]:

@@ -32,6 +32,7 @@ from wdport.porting.source.body import Body, BodyWriter, fold_loops
 from wdport.porting.source.code import Code, Literal, call, constant, listed, literal, text
 from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope, Scopes
+from wdport.porting.source.starts import Start
 from wdport.porting.source.ways import CALL, Way, ways_of
 
 _EMPTY = inspect.Parameter.empty
@@ -428,8 +429,11 @@ def _constants(group: Sequence[Instance], place: int) -> dict[str, list[Literal]
 class Instances:
     """The instances of a lowered graph, by path."""
 
-    def __init__(self, scopes: Scopes, reserved: frozenset[str], constructors: Mapping[str, ConstructorCall]) -> None:
-        self.scopes, self.reserved, self.constructors = scopes, reserved, constructors
+    def __init__(
+        self, scopes: Scopes, reserved: frozenset[str], constructors: Mapping[str, ConstructorCall],
+        starts: Mapping[str, Start],
+    ) -> None:  # fmt: skip
+        self.scopes, self.reserved, self.constructors, self.starts = scopes, reserved, constructors, starts
         modules = scopes.graph.modules
         self.facts = {path: {**modules[path].flags, **dict(stated_arguments(constructor))}
                       for path, constructor in constructors.items()}  # fmt: skip
@@ -699,10 +703,24 @@ class Instances:
         more = [] if held.trained else [("trainable", text("False"))]
         name = self.owner_of(path).parts[path].name
         starts_empty = name.endswith("bias") or (held.kind == "buffer" and not name.endswith(("var", "std", "scale")))
-        initializer = "zeros" if starts_empty else "ones" if len(held.shape) < 2 else "glorot_uniform"
+        usual = "zeros" if starts_empty else "ones" if len(held.shape) < 2 else "glorot_uniform"
+        initializer = self._start(path, instance) if path in self.starts else text(f'"{usual}"')
         shape = listed([constant(int(size), "shape" if size > 1 else "") for size in held.shape])
-        return call("self.add_weight", [], [("shape", shape), ("initializer", text(f'"{initializer}"')),
+        return call("self.add_weight", [], [("shape", shape), ("initializer", initializer),
                                             ("name", text(f'"{name}"')), *more])  # fmt: skip
+
+    def _start(self, path: str, instance: Instance) -> Code:
+        """The initializer of a buffer."""
+        start = self.starts[path]
+        if start.formula is not None:
+            scopes = Scopes(self.scopes.graph, start.formula, {})
+            writer = BodyWriter(scopes, scopes.root, {}, ())
+            code = writer.expression(start.formula.outputs[0].value)
+            instance.body.helpers |= writer.body.helpers
+            return Code(("lambda shape, dtype: ", *code.parts))
+        if start.constant in (None, 0, 1):
+            return text('"ones"' if start.constant else '"zeros"')
+        return call("keras.initializers.Constant", [constant(start.constant, "value")])
 
 
 def _is_passed_on(name: str, code: Code, constructor: ConstructorCall) -> bool:

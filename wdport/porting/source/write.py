@@ -26,6 +26,7 @@ from wdport.porting.source.classes import Class, Instances
 from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code
 from wdport.porting.source.frozen import freeze
 from wdport.porting.source.scopes import Scopes
+from wdport.porting.source.starts import starts_of
 
 RESERVED = frozenset((
     *dir(keras.Model), *vars(keras.Model()), *vars(keras.layers.Layer()), "loss", "optimizer", "name", "dtype",
@@ -81,6 +82,7 @@ class PortSource:
         classes: the number of its classes.
         untrained: parameters that PyTorch does not train, and the port does.
         methods: the methods that stand for steps without a counterpart.
+        empty: buffers that are zeros in a new port, and not what PyTorch's constructor computes.
     """
 
     text: str
@@ -88,6 +90,7 @@ class PortSource:
     classes: int
     untrained: tuple[str, ...] = ()
     methods: tuple[HoleMethod, ...] = ()
+    empty: tuple[str, ...] = ()
 
     @property
     def lines(self) -> int:
@@ -112,7 +115,8 @@ def write_source(
     scopes.root.returned = lowered.outputs and mapped(
         lowering.graph.returned, lambda place: lowered.outputs[place].value
     )
-    instances = Instances(scopes, RESERVED, constructors or {})
+    starts = starts_of(lowering)
+    instances = Instances(scopes, RESERVED, constructors or {}, starts)
     package = module.rpartition(".")[2]
     used = sorted({name for instance in instances.by_path.values()
                    for body in instance.bodies.values() for name in body.helpers})  # fmt: skip
@@ -126,7 +130,8 @@ def write_source(
     head += ["import math", ""] if "math." in body else []
     head += ["import keras", f"from keras import {'layers, ' if 'layers.' in body else ''}ops", "", ""]
     return PortSource(formatted("\n".join(head) + body + "\n"), tuple(rows),
-                  len(instances.classes), untrained, methods)  # fmt: skip
+                  len(instances.classes), untrained, methods,
+                      tuple(path for path, start in starts.items() if not start.is_written))  # fmt: skip
 
 
 def _methods(scopes: Scopes, instances: Instances) -> tuple[HoleMethod, ...]:
