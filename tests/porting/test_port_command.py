@@ -235,6 +235,12 @@ def stacked():
 
 
 build, far, valued, narrow, raising, names, square, words = Net, Far, Valued, Narrow, Raising, Named, Square, Words
+class Rated(Net):
+    def forward(self, x):
+        return super().forward(F.dropout(x, p=0.3 if self.training else 0.0, training=self.training))
+
+
+rated = Rated
 deep, noise, places, pool, image = Deep, Noise, Places, Pool, Image
 gru, dense, attention = (partial(*of) for of in (
     (nn.GRU, 6, 5, 2), (nn.Linear, 6, 4), (nn.MultiheadAttention, 6, 2, 0.0, True, False, False, None, None, True)))
@@ -540,6 +546,12 @@ def test_layers_that_stay_in_evaluation_mode_and_layouts_of_equal_sizes(folder: 
 def test_training_that_is_not_compared(folder: Path, cli: Cli, name: str, reason: str) -> None:
     shown = cli("port", f"net:{name}", *INPUT, "--no-proof").out
     assert f"\nnote: training mode is not compared: {reason}\n" in shown
+
+
+def test_a_rate_of_training_alone(folder: Path, cli: Cli) -> None:
+    assert "\nproved: " in cli("port", "net:rated", *INPUT).out
+    assert "layers.Dropout(0.3)" in Path("net_keras.py").read_text()
+    assert ", training mode.\n" in Path("net_keras.yaml").read_text()
 
 
 def test_weight_norm_is_folded(folder: Path, cli: Cli) -> None:

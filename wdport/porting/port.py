@@ -166,9 +166,7 @@ def write_port(
     other = trace(module, names, arrays[1], is_layer, drops)
     training = run_in_training(module, names, arrays[0], is_layer, graph, drops)
     for run in (graph, other):
-        for node in run.nodes:
-            if node.serial in training.idle and node.inputs:
-                node.same = node.inputs[0].source
+        training.apply(run)
     runs = [_run(one, module, dict(zip(names, inputs_, strict=True)))
             for one, inputs_ in zip((graph, other), arrays, strict=True)]  # fmt: skip
     register()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -75,11 +75,21 @@ class TrainingTrace:
             why a port cannot be compared with it; "" if nothing.
         still: the paths of layers that stay in evaluation mode.
         idle: the serials of functions that drop no values in training either.
+        rates: the rates of functions that drop values, by serial, where the code has another one in evaluation mode.
     """
 
     reason: str = ""
     still: frozenset[str] = frozenset()
     idle: tuple[int, ...] = ()
+    rates: Mapping[int, float] = field(default_factory=dict)
+
+    def apply(self, graph: Graph) -> None:
+        """Let the steps of a run in evaluation mode drop values as those in training do."""
+        for node in graph.nodes:
+            if node.serial in self.idle and node.inputs:
+                node.same = node.inputs[0].source
+            elif node.serial in self.rates:
+                node.args, node.kwargs = node.args[:1], {**node.kwargs, "p": self.rates[node.serial]}
 
 
 def run_in_training(
@@ -96,6 +106,7 @@ def run_in_training(
     first, second = ([_name(node) for node in one.nodes] for one in (graph, trained))
     places: dict[str, None] = {}
     idle: list[int] = []
+    rates: dict[int, float] = {}
     for kind, begin, end, other_begin, other_end in SequenceMatcher(None, first, second, False).get_opcodes():
         if kind != "equal":
             nodes = (*trained.nodes[other_begin:other_end], *graph.nodes[begin:end])
@@ -104,15 +115,19 @@ def run_in_training(
         for node, other in zip(graph.nodes[begin:end], trained.nodes[other_begin:other_end], strict=True):
             if _numbers(node) != _numbers(other):
                 places[_text(other.place)] = None
-            if node.module is None and "dropout" in canonical(node.name) and bound(other).get("training") is False:
-                idle.append(node.serial)
+            if node.module is None and "dropout" in canonical(node.name):
+                dropped = bound(other)
+                if dropped.get("training") is False:
+                    idle.append(node.serial)
+                elif dropped.get("p") != bound(node).get("p"):
+                    rates[node.serial] = dropped["p"]
     if places:
         more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
         listed = ", ".join(list(places)[:MOST_PLACES])
         reason = f"PyTorch computes something else in training than the port, at {listed}{more}"
     else:
         reason = next(filter(None, map(_unlike, graph.nodes)), "")
-    return TrainingTrace(reason, still, tuple(idle))
+    return TrainingTrace(reason, still, tuple(idle), rates)
 
 
 def _unlike(node: Node) -> str:
