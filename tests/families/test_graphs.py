@@ -38,7 +38,7 @@ def proved(name: str) -> Suggestion:
         output = wdport.convert(weights, table.with_suffix(".weights.h5"), mapping=table).output
         return wdport.verify(weights, output, mapping=table)
 
-    prove(suggestion, verify)
+    prove(suggestion, verify=verify)
     return suggestion
 
 

@@ -350,6 +350,19 @@ def test_the_same_input_gives_the_same_bytes(folder: Path, cli: Cli) -> None:
     assert set(first) == {"net_keras.py", "net_keras.yaml"}
 
 
+def test_a_port_from_python(folder: Path) -> None:
+    net = importlib.import_module("net")
+    port = wdport.write_port(net.build, ["x: b t=4..7 6"], name="mine")
+    assert port.proved
+    assert port.verdict
+    assert "class Net(keras.Model):" in port.source
+    assert "torch: net:Net\nkeras: mine:build\n" in port.table
+    assert wdport.write_port("net:far", ["x: b t=4..7 6"]).missing[0].method == "Pair.cdist"
+    assert [path.name for path in folder.iterdir() if path.is_file()] == ["net.py"]
+    with pytest.raises(wdport.WdportError, match="cannot be imported by its name"):
+        wdport.write_port(lambda: net.build())
+
+
 def test_a_file_is_not_replaced_without_force(folder: Path, cli: Cli, refused: Refused) -> None:
     for name in ("net_keras.py", "net_keras.yaml"):
         Path(name).write_text("mine\n")

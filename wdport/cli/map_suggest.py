@@ -19,14 +19,13 @@ from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch, start_jax_on_cpu
 from wdport.cli.signals import signal_of
 from wdport.errors import MisfitError, UsageError
-from wdport.files.atomic import scratch_folder, write_text
+from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import writable
 from wdport.options import FORCE, INPUTS, JSON, MODEL, Option
 from wdport.text_marks import Marked, joined, marked
 
 if TYPE_CHECKING:
-    from wdport.parity.verdict import Verdict
     from wdport.porting.suggest import Suggestion
 
 
@@ -96,9 +95,9 @@ def command(request: SuggestRequest) -> int:
     with steps() as say, redirect_stdout(sys.stderr):
         suggestion = suggest(models, say)
         if not request.no_proof:
-            prove(suggestion, verify_table)
+            prove(suggestion)
             if checkpoint and suggestion.proved and not loads_itself(models):
-                prove(suggestion, verify_table, checkpoint)
+                prove(suggestion, checkpoint)
     if target is not None and suggestion.stop is None:
         write_text(target, suggestion.text())
     asked = target is None or not suggestion.proved
@@ -146,21 +145,6 @@ def _try(command: list[str]) -> int:
 
 def _times(folder: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in sorted(folder.rglob("*.py")) if path.is_file()}
-
-
-def verify_table(
-    table: Path, weights: Path, config: Path | None, train: bool = False, gradients: bool = False
-) -> Verdict:
-    """Convert into a temporary file, and verify that; with ``gradients``, also compare them in evaluation mode."""
-    from wdport.conversion.convert import convert
-    from wdport.parity.run_gates import Setup
-    from wdport.parity.verify import compare_files
-    from wdport.parity.verify_options import Pair
-
-    with scratch_folder() as folder:
-        converted = Path(folder, "converted.keras")
-        convert(weights, converted, mapping=table, config=config)
-        return compare_files(Pair(converted, weights, mapping=table, train=train), setup=Setup(gradients=gradients))
 
 
 def read_arguments(config: str | None) -> dict[str, object]:

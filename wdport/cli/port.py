@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,7 +12,7 @@ from wdport.cli.click_options import verb
 from wdport.cli.console import steps
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch, start_jax_on_cpu
-from wdport.cli.map_suggest import outcome_lines, proof_notes, read_arguments, verify_table
+from wdport.cli.map_suggest import outcome_lines, proof_notes, read_arguments
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
@@ -91,7 +90,7 @@ def command(request: PortRequest) -> int:
             del paths[2:]  # there is no model yet that could have weights
         elif not request.no_proof:
             tell("proving it")
-            prove_port(port, partial(verify_table, train=port.trains, gradients=not port.trains), request.checkpoint)
+            prove_port(port, request.checkpoint)
         if port.written:
             write_text(targets[0], port.source)
             write_text(targets[1], port.table)

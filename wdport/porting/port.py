@@ -16,7 +16,7 @@ from wdport.errors import UsageError
 from wdport.files.atomic import scratch_folder, write_text
 from wdport.files.outputs import writable
 from wdport.porting.lowering.keras_graph import axes_text, axis_letters
-from wdport.porting.suggest import Models, Suggestion, Verify, prove
+from wdport.porting.suggest import Models, Suggestion, prove, verify_table
 from wdport.porting.torch_run import SEED, fill
 from wdport.porting.writing import fold, sections
 from wdport.recorder import Input
@@ -255,7 +255,7 @@ def _run(graph: Graph, module: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[
     return inputs, {key: tensor.detach().numpy() for key, tensor in replay(graph, module, inputs).items()}
 
 
-def prove_port(port: WrittenPort, verify: Verify, checkpoint: str | None = None) -> None:
+def prove_port(port: WrittenPort, checkpoint: str | None = None) -> None:
     """Prove a port: with random weights, then with those of a checkpoint. Its module is written to a temporary folder,
     and imported from there."""
     from wdport.parity.training_mode_gate import with_keras_statistics
@@ -265,7 +265,7 @@ def prove_port(port: WrittenPort, verify: Verify, checkpoint: str | None = None)
     name = suggestion.models.model.partition(":")[0]
 
     def trained(table: Path, weights: Path, config: Path | None) -> Verdict:
-        verdict = verify(table, weights, config)
+        verdict = verify_table(table, weights, config, train=port.trains, gradients=not port.trains)
         return replace(verdict, gates=tuple(map(with_keras_statistics, verdict.gates)))
 
     with scratch_folder() as folder:
@@ -274,9 +274,9 @@ def prove_port(port: WrittenPort, verify: Verify, checkpoint: str | None = None)
         sys.modules.pop(name, None)
         importlib.invalidate_caches()
         try:
-            prove(suggestion, trained)
+            prove(suggestion, verify=trained)
             if checkpoint and suggestion.proved:
-                prove(suggestion, trained, checkpoint)
+                prove(suggestion, checkpoint, trained)
         finally:
             sys.path.remove(str(folder))
     port.verdict, port.failure, port.table = suggestion.verdict, suggestion.failure, suggestion.text()

@@ -256,7 +256,22 @@ def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
     return [name for name in names if name not in set(state)] if set(state) & set(names) else []
 
 
-def prove(suggestion: Suggestion, verify: Verify, checkpoint: str | None = None) -> None:
+def verify_table(
+    table: Path, weights: Path, config: Path | None, train: bool = False, gradients: bool = False
+) -> Verdict:
+    """Convert into a temporary file, and verify that; with ``gradients``, also compare them in evaluation mode."""
+    from wdport.conversion.convert import convert
+    from wdport.parity.run_gates import Setup
+    from wdport.parity.verify import compare_files
+    from wdport.parity.verify_options import Pair
+
+    with scratch_folder() as folder:
+        converted = Path(folder, "converted.keras")
+        convert(weights, converted, mapping=table, config=config)
+        return compare_files(Pair(converted, weights, mapping=table, train=train), setup=Setup(gradients=gradients))
+
+
+def prove(suggestion: Suggestion, checkpoint: str | None = None, verify: Verify = verify_table) -> None:
     """Run ``verify`` on the table with random float32 weights of another seed, or with a checkpoint's; sets
     ``verdict``, or ``failure`` if it could not run."""
     if suggestion.stop is not None:
