@@ -1574,7 +1574,8 @@ def highest_precision() -> AbstractContextManager[str]:
 def watched(parts: Mapping[str, Module], handle: Handle, limit: int = MOST_CALLS) -> Iterator[Collection[str]]:
     """Inside, calls of these modules go to ``handle(name, caller, module, compute, (args, kwargs))``, where ``name`` is
     the call's name, ``caller`` the innermost enclosing one and ``compute(args, kwargs)`` the module's own computation.
-    Yields the names of modules that are called too often; only the first ``limit`` calls are handled.
+    Yields the names of modules that are called too often; only the first ``limit`` calls are handled. What the user's
+    hooks of a submodule compute is outside of its call, as if the enclosing module computed it.
 
     Hooks are not used, since before torch 2 they do not see keyword arguments.
     """
@@ -1592,10 +1593,26 @@ def watched(parts: Mapping[str, Module], handle: Handle, limit: int = MOST_CALLS
         count[name] += 1
         if count[name] > limit:
             return call(self, *args, **kwargs)
-        within.append(call_name(name, count[name]))
+        called = call_name(name, count[name])
+        if not name or not has_hooks(self):
+            return handled(called, self, functools.partial(call, self), args, kwargs)
+        forward = self.forward
+
+        @functools.wraps(forward)
+        def between_hooks(*args: object, **kwargs: object) -> object:
+            with patch.object(self, "forward", forward):
+                return handled(called, self, forward, args, kwargs)
+
+        with patch.object(self, "forward", between_hooks):
+            return call(self, *args, **kwargs)
+
+    def handled(
+        name: str, part: Module, function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
+    ) -> object:
+        within.append(name)
         try:
-            compute = lambda positional, named: call(self, *positional, **named)  # noqa: E731
-            return handle(within[-1], within[-2], self, compute, (args, kwargs))
+            compute = lambda positional, named: function(*positional, **named)  # noqa: E731
+            return handle(within[-1], within[-2], part, compute, (args, kwargs))
         finally:
             within.pop()
 
@@ -1604,6 +1621,14 @@ def watched(parts: Mapping[str, Module], handle: Handle, limit: int = MOST_CALLS
     with patch.object(nn.Module, "__call__", seen):
         yield too_often
         too_often += [name for name, calls in count.items() if calls > limit]
+
+
+def has_hooks(part: Module) -> bool:
+    """Whether a module has forward hooks of the user, not only those with which torch computes weights."""
+    if type(part).__module__.startswith("torch.jit."):  # its forward cannot be replaced
+        return False
+    hooks = (*part._forward_pre_hooks.values(), *part._forward_hooks.values())
+    return any(not str(getattr(hook, "__module__", "")).startswith("torch.nn.utils.") for hook in hooks)
 
 
 def _inputs(

@@ -223,7 +223,24 @@ def rotary(theta: float, sign: float, paired: bool) -> Callable[..., Any]:
     return compute
 
 
+def hooked(part: Callable[[], nn.Module]) -> Callable[[], nn.Module]:
+    """A part whose hooks read its input, double it, and add it to the output."""
+
+    def build() -> nn.Module:
+        module, seen = part(), list[Tensor]()
+        module.register_forward_pre_hook(lambda _, given: seen.append(given[0].sum()))
+        module.register_forward_pre_hook(lambda _, given: (given[0] * 2,))
+        module.register_forward_hook(lambda _, given, output: output + given[0])
+        return module
+
+    return build
+
+
 STRUCTURE: dict[str, Situation] = {
+    "hooks of a layer": net(lambda m, x: m.out(m.lin(x).tanh()), lin=hooked(linear()), out=linear()),
+    "hooks of a block": net(lambda m, x: m.first(x) + m.block(x), first=lambda: Block(8, 4),
+                            block=hooked(lambda: Block(8, 4))),
+    "hooks of the model": Situation(hooked(linear()), ("x: b 8",)),
     "one block with three widths and two classes of one name": Situation(Widths, ("x: b 8",)),
     "a module called with two static flags": net(
         lambda m, x: m.block(m.block(x, scale=0.5), gate=True), block=lambda: Block(8, 4)),

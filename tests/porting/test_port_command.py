@@ -278,6 +278,14 @@ class Waves(nn.Module):
 scale, waves = Weighing, Waves
 
 
+def hooked():
+    model, seen = Net(), []
+    model.head.register_forward_hook(lambda _, given, output: seen.append(given[0].sum()))
+    model.head.register_forward_pre_hook(lambda _, given: (given[0] * 2,))
+    model.scales[0].register_forward_hook(lambda _, given, output: output + given[0])
+    return model
+
+
 def sized(classes):
     return Net(classes)
 
@@ -565,6 +573,14 @@ def test_a_rate_of_training_alone(folder: Path, cli: Cli) -> None:
     assert "\nproved: " in cli("port", "net:rated", *INPUT).out
     assert "layers.Dropout(0.3)" in Path("net_keras.py").read_text()
     assert ", training mode.\n" in Path("net_keras.yaml").read_text()
+
+
+def test_what_hooks_compute_is_written_outside_of_the_layer(folder: Path, cli: Cli) -> None:
+    assert "\nproved: " in cli("port", "net:hooked", *INPUT).out
+    source = Path("net_keras.py").read_text()
+    assert "        return self.head(ops.mean(x, axis=1) * 2)\n" in source
+    assert "        x = self.scales[1](x2 + x)\n" in source
+    assert source.count("class Scale") == 1
 
 
 def test_weight_norm_is_folded(folder: Path, cli: Cli) -> None:

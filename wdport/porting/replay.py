@@ -59,7 +59,8 @@ def _run(node: Node, module: torch.nn.Module, values: Values, change: Change | N
     args, kwargs = _given(node.args, values), _given(dict(node.kwargs), values)
     if node.module is not None:
         part = module.get_submodule(node.module.path)
-        function: Function = part
+        # What hooks compute are nodes of their own.
+        function: Function = part.forward if node.module.path and recorder.has_hooks(part) else part
         order = recorder.parameter_names(part)
         # Arguments of *args come after those with names.
         args = tuple(value for key, value in kwargs.items() if key not in order and key.startswith("input_"))

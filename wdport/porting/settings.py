@@ -127,7 +127,7 @@ def _collapsed(value: object) -> object:
 
 
 def parametrised(module: torch.nn.Module) -> list[str]:
-    """Notes on weights that are computed from others, and on hooks, which the layer's text does not show."""
+    """Notes on weights that are computed from others, which the layer's text does not show."""
     notes = []
     for name, transforms in getattr(module, "parametrizations", {}).items():
         kinds = ", ".join(type(part).__name__.strip("_") for part in transforms)
@@ -138,4 +138,4 @@ def parametrised(module: torch.nn.Module) -> list[str]:
             else "store the weight itself"))  # fmt: skip
     if any(name.endswith("_g") for name, _ in module.named_parameters(recurse=False)):
         notes.append("its weight is stored by weight_norm, which the row reads")
-    return [*notes, *(["a forward hook may change its output"] if module._forward_hooks else [])]
+    return notes

@@ -262,7 +262,9 @@ class _Tracer:
         path = recorder.layer_of(name)
         arguments_by_name = self._plain(_named(part, *arguments))
         node = self._begin(Node(-1, name, kwargs=arguments_by_name, module=self._modules[path], place=_place()))
-        node.is_layer = self._is_layer(part) or self._modules[path].torch == STOCHASTIC_DEPTH
+        # The steps of hooks stand outside of a layer, and for the model itself there is no outside.
+        is_layer = self._is_layer(part) and (bool(path) or not recorder.has_hooks(part))
+        node.is_layer = is_layer or self._modules[path].torch == STOCHASTIC_DEPTH
         if isinstance(part, torch.jit.ScriptModule):
             node.is_layer = True
             node.around.append("is compiled by TorchScript: its steps are not visible")
