@@ -84,6 +84,10 @@ RECOMPOSED = 1e-12
 """Maximum relative float64 difference between attention composed here and the module's own."""
 
 
+MODEL_ERRORS = (RuntimeError, TypeError, ValueError, LookupError, AttributeError, AssertionError, ArithmeticError)
+"""What the code of a model raises for inputs that it does not take."""
+
+
 class Refusal(Exception):
     """A reason not to record, in one line; ``exit_code`` is as in wdport: 2 usage, 3 file, 4 misfit, 5 machine,
     6 incomplete."""

@@ -45,9 +45,9 @@ def net(compute: Callable[..., Any], *inputs: str, hole: str = "", **parts: Call
 class Held(nn.Module):
     """A tensor that is no buffer."""
 
-    def __init__(self, tensor: Tensor) -> None:
+    def __init__(self, tensor: Tensor, dtype: torch.dtype = torch.float64) -> None:
         super().__init__()
-        self.tensor = tensor.double()
+        self.tensor = tensor.to(dtype)
 
     def __getitem__(self, index: int) -> Tensor:
         return self.tensor[index]
@@ -435,6 +435,12 @@ def resized(mode: str, **settings: Any) -> Callable[..., Any]:
 
 
 FUNCTIONS: dict[str, Situation] = {
+    "rounded to 16 bits": net(
+        lambda m, x: (y := m.lin(x).to(torch.bfloat16), y * y.tanh())[-1].float() * 3 + x.half().to(x.dtype) / 3,
+        lin=linear()),
+    "a constant of 16 bits": net(
+        lambda m, x: (x.to(torch.bfloat16) * (m.table.tensor * m.table.tensor)).double(),
+        table=lambda: Held(torch.linspace(0.1, 3.0, 8), torch.bfloat16)),
     "two kinds of GELU": net(lambda m, x: F.gelu(x) - 2 * F.gelu(x, approximate="tanh")),
     "activations": net(lambda m, x: sum((f(3 * x) for f in (
         F.softplus, F.hardtanh, F.hardswish, F.hardsigmoid, F.mish, F.silu, F.selu, F.celu, F.logsigmoid, F.relu6,

@@ -54,7 +54,7 @@ def lowering_of(situation: Situation) -> tuple[torch.nn.Module, GraphLowering, l
     runs = []
     for graph_, arrays_ in ((graph, arrays), (other, others)):
         values = replay(graph_, module, arrays_).items()
-        runs.append((arrays_, {source: tensor.detach().numpy() for source, tensor in values}))
+        runs.append((arrays_, {source: recorder.to_array(tensor) for source, tensor in values}))
     register()
     lowering = GraphLowering(with_sources(graph, True), runs[0][1], buffers, with_sources(other, True))
     lowering.run()

@@ -275,7 +275,17 @@ class Waves(nn.Module):
         return self.wave(x, "odd", 2.0)
 
 
-scale, waves = Weighing, Waves
+class Asserting(Net):
+    def forward(self, x):
+        assert x.shape[1] > 9, "too short"
+
+
+class Summing(Net):
+    def forward(self, x):
+        return super().forward(x.to(torch.bfloat16).softmax(-1).to(x.dtype))
+
+
+scale, waves, asserting, summing = Weighing, Waves, Asserting, Summing
 
 
 def hooked():
@@ -283,6 +293,12 @@ def hooked():
     model.head.register_forward_hook(lambda _, given, output: seen.append(given[0].sum()))
     model.head.register_forward_pre_hook(lambda _, given: (given[0] * 2,))
     model.scales[0].register_forward_hook(lambda _, given, output: output + given[0])
+    return model
+
+
+def halves():
+    model = Net().to(torch.bfloat16)
+    model.scales[1].dense.register_forward_hook(lambda _, given, output: output.half().to(output.dtype) + 1)
     return model
 
 
@@ -516,6 +532,8 @@ def test_nothing_is_written_after_a_step_that_leaves_nothing_known(
         (["net:build", *INPUT, "-o", "net-keras.txt"], 2, "net-keras.txt: is not the name of a Python module; "),
         (["net:build", "--input", "x: b 4 5"], 4, "Net: running it raises RuntimeError: mat1 and mat2"),
         (["net:raising", *INPUT], 4, "Raising: running it raises ValueError: not today; "),
+        (["net:asserting", *INPUT], 4, "Asserting: running it raises AssertionError: too short; "),
+        (["net:summing", *INPUT], 6, "the reference: computes softmax in 16 bits, "),
         (["net:number", *INPUT], 4, "net:number: "),
     ],
 )  # fmt: skip
@@ -581,6 +599,11 @@ def test_what_hooks_compute_is_written_outside_of_the_layer(folder: Path, cli: C
     assert "        return self.head(ops.mean(x, axis=1) * 2)\n" in source
     assert "        x = self.scales[1](x2 + x)\n" in source
     assert source.count("class Scale") == 1
+
+
+def test_steps_and_weights_in_16_bits_are_proved(folder: Path, cli: Cli) -> None:
+    assert "\nproved: " in cli("port", "net:halves", *INPUT).out
+    assert '"float16")' in Path("net_keras.py").read_text()
 
 
 def test_weight_norm_is_folded(folder: Path, cli: Cli) -> None:

@@ -194,7 +194,7 @@ class Live:
                     self.modules["float64"], observation, self.code or "the reference"
                 )
                 fast_error = 0.0 if self.environment else recorder.fast_path_error(self.modules["float32"], observation)
-            except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+            except recorder.MODEL_ERRORS as error:
                 # An error of a reference that comes with wdport is a bug, and keeps its traceback.
                 if not self.code:
                     raise

@@ -138,14 +138,15 @@ def _is_known(short: str, output: TracedTensor, arguments: object) -> bool:
     return len(set(sizes)) == len(sizes) or not (short.endswith("_as") or any(True for _ in expressions_in(arguments)))
 
 
-_SIXTEEN = ("float16", "bfloat16")
+SIXTEEN = frozenset({"float16", "bfloat16"})
 
 
 def is_identity(short: str, inputs: Sequence[TracedTensor], output: TracedTensor, arguments: object) -> bool:
     """Whether a function returns its input unchanged, such as a cast to a wider dtype or a full slice."""
     if not inputs or inputs[0].shape != output.shape or inputs[0].kind != output.kind:
         return False
-    if output.dtype in _SIXTEEN and inputs[0].dtype != output.dtype:
+    # What is computed with values of 16 bits is rounded to 16 bits, so that a wider dtype matters.
+    if inputs[0].dtype != output.dtype and {inputs[0].dtype, output.dtype} & SIXTEEN:
         return False
     if short in _IDENTITIES:
         return True

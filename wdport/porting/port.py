@@ -157,18 +157,18 @@ def write_port(
             )
         declared = recorder.read_inputs(inputs or chosen)
         recorder.call_by_name(module, declared)
-    fill(module, SEED)
-    names = [spec.name for spec in declared]
-    arrays = [[recorder.cast(spec.make(seed, batch, 1.0), float) for spec in declared] for seed, batch in SIZES]
-    graph = trace(module, names, arrays[0], is_layer)
-    if drops := sample_drops(module, graph):
-        graph = trace(module, names, arrays[0], is_layer, drops)
-    other = trace(module, names, arrays[1], is_layer, drops)
-    training = run_in_training(module, names, arrays[0], is_layer, graph, drops)
-    for run in (graph, other):
-        training.apply(run)
-    runs = [_run(one, module, dict(zip(names, inputs_, strict=True)))
-            for one, inputs_ in zip((graph, other), arrays, strict=True)]  # fmt: skip
+        fill(module, SEED)
+        names = [spec.name for spec in declared]
+        arrays = [[recorder.cast(spec.make(seed, batch, 1.0), float) for spec in declared] for seed, batch in SIZES]
+        graph = trace(module, names, arrays[0], is_layer)
+        if drops := sample_drops(module, graph):
+            graph = trace(module, names, arrays[0], is_layer, drops)
+        other = trace(module, names, arrays[1], is_layer, drops)
+        training = run_in_training(module, names, arrays[0], is_layer, graph, drops)
+        for run in (graph, other):
+            training.apply(run)
+        runs = [_run(one, module, dict(zip(names, inputs_, strict=True)))
+                for one, inputs_ in zip((graph, other), arrays, strict=True)]  # fmt: skip
     register()
     lowering = GraphLowering(with_sources(graph, True), runs[0][1], buffers, with_sources(other, True))
     lowering.run()
@@ -252,7 +252,7 @@ def _run(graph: Graph, module: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[
     """The inputs of a run and the values of all its tensors."""
     from wdport.porting.replay import replay
 
-    return inputs, {key: tensor.detach().numpy() for key, tensor in replay(graph, module, inputs).items()}
+    return inputs, {key: recorder.to_array(tensor) for key, tensor in replay(graph, module, inputs).items()}
 
 
 def prove_port(port: WrittenPort, checkpoint: str | None = None) -> None:

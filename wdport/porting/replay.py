@@ -44,8 +44,11 @@ def steps(
     calls to replace, by the node's serial."""
     for name, array in inputs.items():
         values[TensorSource("input", name)] = torch.tensor(array)
+    # The arrays of tensors of 16 bits have 32.
+    dtypes = {tensor.source: tensor.dtype for node in graph.nodes for tensor in node.inputs}
     for index, array in enumerate(graph.constants):
-        values[TensorSource("constant", index=index)] = torch.tensor(array)
+        source = TensorSource("constant", index=index)
+        values[source] = torch.tensor(array).to(getattr(torch, dtypes.get(source, str(array.dtype))))
     for name, held in graph.tensors.items():
         get = module.get_parameter if held.kind == "parameter" else module.get_buffer
         values[TensorSource(held.kind, name)] = get(name)

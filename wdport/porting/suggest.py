@@ -27,7 +27,7 @@ from wdport.porting.candidate_rows import Fields, table_of_rows
 from wdport.porting.fingerprints import KerasSide
 from wdport.porting.matching import Assigning, Decision, RunOutcome, next_guess
 from wdport.porting.rows import suggested_rows
-from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, fill, run_torch
+from wdport.porting.torch_run import SEED, TorchRun, build_as_stored, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import Unit, units_of
 from wdport.porting.writing import Doubt, Place, TableSection, fold, fold_doubts, sections, table_text
 from wdport.recorder import module_names
@@ -306,12 +306,13 @@ def loads_itself(models: Models) -> bool:
 def _random_checkpoint(models: Models, path: Path) -> Path:
     import torch
 
-    module = build_module(models.reference, models.arguments, models.checkpoint)
+    module = build_as_stored(models.reference, models.arguments, models.checkpoint)
+    # As real checkpoints are; convert refuses float64 values that float32 cannot hold.
+    dtypes = {name: torch.float32 if tensor.dtype is torch.float64 else tensor.dtype
+              for name, tensor in module.state_dict().items()}  # fmt: skip
     # Another seed than the search's: a table that fits its values by chance fails.
-    fill(module, SEED + 1)
-    # float32, as real checkpoints are; convert refuses float64 values that float32 cannot hold.
-    torch.save({name: tensor.float() if tensor.is_floating_point() else tensor
-                for name, tensor in module.state_dict().items()}, path)  # fmt: skip
+    fill(module.double(), SEED + 1)
+    torch.save({name: tensor.to(dtypes[name]) for name, tensor in module.state_dict().items()}, path)
     return path
 
 

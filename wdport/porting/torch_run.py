@@ -94,13 +94,19 @@ def joined_bits(bits: Iterable[int]) -> int:
 def build_module(target: str, arguments: Document, checkpoint: str | None = None) -> torch.nn.Module:
     """Build the PyTorch model of ``module:function`` entirely in float64, in evaluation mode; raises
     :class:`WdportError`."""
+    # Twice in float64: `lifted` for what the function computes, `double` for parameters that it was given.
+    with recorder.lifted():
+        return build_as_stored(target, arguments, checkpoint).double()
+
+
+def build_as_stored(target: str, arguments: Document, checkpoint: str | None = None) -> torch.nn.Module:
+    """Build the PyTorch model of ``module:function`` in evaluation mode; its tensors have the dtypes of its code."""
     from torch import nn
 
     try:
         with translated():
             function = recorder.find_function(target)
-            with recorder.lifted():
-                built = function(**arguments) if arguments else _result_of(function, target, checkpoint)
+            built = function(**arguments) if arguments else _result_of(function, target, checkpoint)
     except WdportError:
         raise
     except (Exception, SystemExit) as error:
@@ -109,8 +115,7 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     module = recorder.unwrapped(module)
     if not isinstance(module, nn.Module):
         raise MisfitError(target, f"gives a {type(module).__name__}, not a torch.nn.Module", "return the model")
-    # Twice in float64: `lifted` for what the function computes, `double` for parameters that it was given.
-    return module.double().eval()
+    return module.eval()
 
 
 def _result_of(function: Callable[..., object], target: str, checkpoint: str | None) -> object:
@@ -170,7 +175,7 @@ def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -
             traced(module, input_names, keep=values.add) as graph,
         ):  # fmt: skip
             outputs, calls = recorder.record(module, inputs, note=notes.append, output_names=names)
-    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+    except recorder.MODEL_ERRORS as error:
         fix = "state inputs that it takes with `--input`"
         raise MisfitError(target, f"running it raises {recorder.one_line(error)}", fix) from error
     run = TorchRun(module, inputs, outputs, tuple(names), calls, values.values, bits, notes, graph())

@@ -146,7 +146,7 @@ def trace(
             torch.no_grad(),
         ):
             module(*tensors)
-    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+    except recorder.MODEL_ERRORS as error:
         what = f"running it raises {recorder.one_line(error)}"
         raise MisfitError(type(module).__name__, what, "state inputs that it takes, with `--input`") from error
     return graph()

@@ -269,5 +269,9 @@ def _cast(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Pla
     placed = lowering.place(tensor)
     if tensor.dtype == output.dtype:
         return placed
-    value = lowering.emit("ops.cast", placed.value, keras_dtype(output.dtype))
+    value = placed.value
+    if output.dtype == "float16" and tensor.kind == "float":
+        # PyTorch rounds float64 values to float32 on the way.
+        value = lowering.emit("ops.cast", value, "float32")
+    value = lowering.emit("ops.cast", value, keras_dtype(output.dtype))
     return lowering.placed(value, output, placed.order)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.functions import OPERATORS, bound, canonical, is_custom
+from wdport.porting.functions import OPERATORS, SIXTEEN, bound, canonical, is_custom
 from wdport.porting.graph import Graph, Node, Size, SizeExpression, SizeFloat, TensorSource, TracedTensor, numbers
 from wdport.porting.lowering.holes import lower_as_hole
 from wdport.porting.lowering.keras_graph import (
@@ -177,7 +177,7 @@ class GraphLowering:
             self._restore(before)
             small = all(np.prod(output.shape) <= MOST_NUMBERS for output in node.outputs)
             if small and self._is_fixed(node) and not self._sized.unexplained(node):
-                listed = [self.constant(self.values[output.source]) for output in node.outputs]
+                listed = [self.rounded(self.constant(self.values[output.source]), output) for output in node.outputs]
             else:
                 listed = lower_as_hole(self, node, str(error))
         for output, result in zip(node.outputs, listed, strict=False):
@@ -298,7 +298,7 @@ class GraphLowering:
                 self.result.rows.append({"torch": source.name, "keras": name, "rule": "identity"})
             placed = Placed(value, identity(len(tensor.shape)), tensor.shape, tensor.dtype)
         elif source.kind == "constant":
-            placed = self.constant(self.graph.constants[source.index])
+            placed = self.rounded(self.constant(self.graph.constants[source.index]), tensor)
         else:
             changed = source.kind == "node" and source.index > len(self.graph.nodes[source.node].outputs)
             if changed:
@@ -395,6 +395,12 @@ class GraphLowering:
         self.result.constants.append(array)
         value = KerasValue("constant", step=len(self.result.constants) - 1)
         return Placed(value, identity(array.ndim), array.shape, str(array.dtype))
+
+    def rounded(self, placed: Placed, tensor: TracedTensor) -> Placed:
+        """A constant in 16 bits if PyTorch's is: so is what is computed with it."""
+        if tensor.dtype not in SIXTEEN:
+            return placed
+        return replace(placed, value=self.emit("ops.cast", placed.value, tensor.dtype), dtype=tensor.dtype)
 
     def _many_numbers(self, array: Any, name: str) -> Placed:
         dtype = keras_dtype(str(array.dtype))
