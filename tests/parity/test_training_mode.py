@@ -204,23 +204,28 @@ class Detached(nn.Module):
         return self.second(self.first(x).detach())  # type: ignore[no-any-return]
 
 
-def stopped(trainable: bool) -> keras.Model:
+def stopped(trainable: bool, stops: bool = True) -> keras.Model:
     x = keras.Input((6,))
     first = layers.Dense(6, name="first", trainable=trainable)
-    return keras.Model(x, layers.Dense(6, name="second")(keras.ops.stop_gradient(first(x))))
+    stop = keras.ops.stop_gradient if stops else keras.ops.copy
+    return keras.Model(x, layers.Dense(6, name="second")(stop(first(x))))
 
 
 @pytest.mark.parametrize("trainable", [False, True])
-def test_a_layer_without_gradients_is_not_trained(
-    trainable: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_layer_without_gradients_has_none_in_the_port(
+    trainable: bool, stops: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PyTorch's optimizers leave it as it is, and a weight decay of Keras would not."""
-    monkeypatch.setattr(sys.modules[__name__], "chosen", lambda: stopped(trainable), raising=False)
+    monkeypatch.setattr(sys.modules[__name__], "chosen", lambda: stopped(trainable, stops), raising=False)
     rows = STEEP.replace('"0"', "first").replace('"1"', "second")
     verdict = verified(tmp_path, f"{__name__}:chosen", rows=rows, module=Detached)
     (gate,) = [gate for gate in verdict.gates if gate.name == "M"]
-    assert gate.passed == (not trainable)
-    assert ("PyTorch computes none, so set trainable = False" in str(*gate.findings[:1])) == trainable
+    assert gate.complete
+    assert gate.passed == (stops or not trainable)
+    assert ("first/kernel gets no gradient, so PyTorch's optimizers leave" in "\n".join(map(str, gate.findings))
+            ) == trainable  # fmt: skip
+    assert ("gradient of first/kernel is off" in "\n".join(map(str, gate.findings))) == (trainable and not stops)
 
 
 STEEP = """

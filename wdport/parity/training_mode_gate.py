@@ -153,9 +153,8 @@ class _Steps:
             *(measure(name, "error", error, "gradient") for name, error in self._errors.items()),
             *(measure(path, "error", self._unbiased[path], "gradient", UNBIASED) for path in causes),
         )
-        missing = [fact(f"the gradient by {name} was not compared{why}", name, "missing")
-                   for name, why in self._uncompared().items()]  # fmt: skip
-        findings = (*self._frozen(), *self._shared_masks(), *self._unlike_pytorch(), *causes.values(),
+        missing = [fact(f"the gradient by {name} was not compared", name, "missing") for name in self._uncompared()]
+        findings = (*self._frozen(), *self._still(), *self._shared_masks(), *self._unlike_pytorch(), *causes.values(),
                     *self._diverged.values(), *singular, *missing)  # fmt: skip
         return GATES["M"].gate(len(self._errors), len(self._errors) + len(missing), measures, findings)
 
@@ -181,14 +180,16 @@ class _Steps:
             self._add("loss", relative_l2(loss, np.asarray(expected)))
             gradients = self._gradients()
             applied = moved_gradients(self._prepared, gradients)
-            for name, error in variable_errors(slopes, applied).items():
+            none = {name: np.zeros(tuple(p.shape)) for name, p in self._trained().items() if name not in gradients}
+            every = moved_gradients(self._prepared, {**none, **gradients}) if none else applied
+            for name, error in variable_errors(slopes, every).items():
                 self._add(f"gradient of {name}", error)
             self._statistics(before, state)
             if gradients and pair is None:
                 pair = self._pair(recipe, gradients)
             if pair is not None:
                 pair.applied = applied
-            del before, loss, slopes, state, gradients, applied  # at 63 million parameters, 1.5 GB
+            del before, loss, slopes, state, gradients, applied, none, every  # at 63 million parameters, 1.5 GB
             trim_memory()
             if pair is not None:
                 if recipe.full and batch % BATCHES == 0:
@@ -433,18 +434,24 @@ class _Steps:
         if changed:
             yield notice(f"not compared: the model's own {' and '.join(changed)}")
 
-    def _uncompared(self) -> dict[str, str]:
-        """The trained variables whose gradients were not compared, and why, if that is known."""
+    def _still(self) -> Iterator[Finding]:
+        """Variables that the port trains, and whose parameters get no gradient in PyTorch."""
+        for move in self._prepared.plan.moves:
+            if self._moving.isdisjoint(move.sources) and set(move.sources) <= self._trained().keys():
+                for path in move.targets:
+                    if path in self._variables and self._variables[path].trainable:
+                        text = f"{path} gets no gradient, so PyTorch's optimizers leave it as it is"
+                        fix = "and a weight decay of Keras's does not: exclude it, or set trainable = False"
+                        yield notice(f"{text}, {fix}", path)
+
+    def _uncompared(self) -> list[str]:
+        """The trained variables whose gradients were not compared."""
         skipped = {finding.subject for finding in self._frozen()}
-        without = set[str]()
         for move in self._prepared.plan.moves:
             if move.combine == "weight_norm":
                 skipped |= set(move.targets)
-            if self._moving.isdisjoint(move.sources):
-                without |= set(move.targets)
-        why = ": PyTorch computes none, so set trainable = False in the port"
-        return {
-            path: why * (path in without)
+        return [
+            path
             for path, variable in self._variables.items()
             if variable.trainable and path not in skipped and f"gradient of {path}" not in self._errors
-        }
+        ]
