@@ -23,7 +23,7 @@ from wdport.compare.alignment import compare_settings
 from wdport.compare.calls import Call, ExpectedCall
 from wdport.compare.layouts import AFTER, Layout, axes, fed_in_port, in_port, laid_out, leaf_names
 from wdport.compare.setting_values import SettingsReport
-from wdport.compare.taps import Tap, align, left_out, padded_by, unconverted, without_module
+from wdport.compare.taps import Tap, align, left_out, stated_by, unconverted, without_module
 from wdport.conversion.check import settings_report
 from wdport.conversion.prepare import Settings
 from wdport.errors import IncompleteError, MisfitError, UsageError
@@ -246,7 +246,7 @@ def test_a_padding_apart_is_the_references(mode: str) -> None:
     right = torch.nn.functional.pad(given, widths, "constant" if mode == "zeros" else mode).permute(0, 2, 3, 1)
     table = parse_table(TABLE.replace(", then: THEN", "").encode(), "t")
     for modules, count in (({"conv": conv}, 1), ({}, 0)):
-        (tap,) = padded_by(align(table, ["conv"], ["conv"], ()), modules)
+        (tap,) = stated_by(align(table, ["conv"], ["conv"], ()), modules)
         call = Call((given.numpy(),), (np.zeros((1, 3, 6, 5)),))
         inputs = in_port(call, tap.layout, ([(1, 10, 9, 2)], [(1, 6, 5, 3)])).inputs
         assert len(inputs) == count

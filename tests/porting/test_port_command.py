@@ -302,6 +302,19 @@ def halves():
     return model
 
 
+class Timed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.attend, self.rnn = nn.MultiheadAttention(6, 2), nn.LSTM(6, 5, 2, bidirectional=True)
+
+    def forward(self, x):
+        x = x.transpose(0, 1)
+        return self.rnn(self.attend(x, x, x)[0])[0].transpose(0, 1)
+
+
+timed = Timed
+
+
 def sized(classes):
     return Net(classes)
 
@@ -475,6 +488,10 @@ def test_a_model_that_is_one_layer(folder: Path, cli: Cli, name: str, words: tup
     shown = cli("port", f"net:{name}", *(word for text in words for word in ("--input", text))).out.splitlines()
     assert "proved: verify finds the two models equal with other weights and inputs" in shown
     assert f"\n  - {row}\n" in Path("net_keras.yaml").read_text()
+
+
+def test_layers_with_the_time_first_where_the_sizes_do_not_show_it(folder: Path, cli: Cli) -> None:
+    assert "\nproved: " in cli("port", "net:timed", "--input", "x: b t=4..5 6").out
 
 
 def test_a_part_of_a_model(folder: Path, cli: Cli, refused: Refused) -> None:

@@ -29,7 +29,7 @@ from wdport.compare.taps import (
     every_call,
     left_out,
     nearest,
-    padded_by,
+    stated_by,
     unconverted,
     watched,
     without_module,
@@ -68,7 +68,7 @@ class Alignment:
         modules = reference.modules
         # A shared module has several paths, and the table may name any of them.
         self.modules = dict(modules["float64"].named_modules(remove_duplicate=False)) if modules else {}
-        self.taps = padded_by(taps, self.modules)
+        self.taps = stated_by(taps, self.modules)
         self._copies = copies_of(table, self.modules, reference.names, self._layers, features)
         self.unconverted = unconverted(table, reference.names, self._layers, features)
         self.without_module = without_module(table, reference.names, features)

@@ -14,6 +14,7 @@ from wdport.compare.calls import call_name, layer_of
 from wdport.compare.findings import Finding, fact
 from wdport.compare.layouts import Layout, axes
 from wdport.errors import IncompleteError
+from wdport.mapping.axes import Rule
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.names import PatternError
 from wdport.mapping.rows import Table, TapRow
@@ -137,9 +138,9 @@ def watched(taps: Sequence[Tap]) -> list[str]:
     return list(dict.fromkeys(layer_of(path) for tap in taps for path in (tap.candidate, tap.fed) if path))
 
 
-def padded_by(taps: Sequence[Tap], modules: Mapping[str, object]) -> list[Tap]:
-    """The taps with the padding and the cropping that the reference's ``modules`` state; without modules they stay
-    unknown."""
+def stated_by(taps: Sequence[Tap], modules: Mapping[str, object]) -> list[Tap]:
+    """The taps with what the reference's ``modules`` state: the padding, the cropping, and that the time is their first
+    axis, which equal sizes do not show; without modules it stays unknown."""
     padded_taps = []
     for tap in taps:
         module, layout = modules.get(tap.reference), tap.layout
@@ -147,8 +148,16 @@ def padded_by(taps: Sequence[Tap], modules: Mapping[str, object]) -> list[Tap]:
             layout = replace(layout, padded=mode)
         if layout.cropped and isinstance(widths := getattr(module, "padding", ""), tuple):
             layout = replace(layout, before=widths)
+        if tap.kind in KINDS and getattr(module, "batch_first", True) is False:
+            inputs, outputs = (tuple(sorted(rules, key=_keeps)) for rules in (layout.inputs, layout.outputs))
+            layout = replace(layout, inputs=inputs, outputs=outputs)
         padded_taps.append(replace(tap, layout=layout))
     return padded_taps
+
+
+def _keeps(rule: Rule) -> bool:
+    """Whether axes stay in their order."""
+    return rule.source == rule.target
 
 
 def is_channels_first(layer: KerasLayer) -> bool:

@@ -22,7 +22,7 @@ from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.layouts import AFTER, Layout, in_port
 from wdport.compare.measure import relative_l2
 from wdport.compare.relations import agreeing
-from wdport.compare.taps import Tap, layout_of, padded_by
+from wdport.compare.taps import Tap, layout_of, stated_by
 from wdport.errors import WdportError
 from wdport.mapping.axes import AxisError, Shape, parse_rule
 from wdport.mapping.kinds import KINDS
@@ -244,7 +244,7 @@ def layout_of_option(option: FillOption, layer: KerasLayer) -> Layout:
     """The layout of activations under an option with a kind, with what its module pads and crops."""
     tap = table_of_rows(option.rows).taps[0]
     one = Tap(option.unit.path, option.keras, None, layout=layout_of(tap, layer), kind=option.kind)
-    return padded_by([one], {option.unit.path: option.unit.module})[0].layout
+    return stated_by([one], {option.unit.path: option.unit.module})[0].layout
 
 
 def activation_name(layer: KerasLayer) -> list[str]:
