@@ -15,7 +15,7 @@ import ctypes
 import gc
 import math
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from threading import RLock
@@ -195,19 +195,27 @@ _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
 _SAME_NUMBER = ("broadcast_in_dim", "convert_element_type", "reshape", "copy")
 
 
-def compared_numbers(program: Jaxpr, scalars: Mapping[Any, float] | None = None) -> Iterator[float]:
-    """Yield the numbers that a program compares arrays with, also in the loops, branches and programs that it calls;
-    ``scalars`` are the values of those of its variables that are known."""
-    values = dict(scalars or {})
+def compared_numbers(
+    program: Jaxpr, scalars: Mapping[Any, float] | None = None, fixed: Collection[Any] = ()
+) -> Iterator[float]:
+    """Yield the numbers that a program compares arrays with, also in the loops, branches and programs that it calls,
+    but not what it compares positions with; ``scalars`` are the values of those of its variables that are known, and
+    ``fixed`` are its arguments that depend on no input."""
+    values, varying = dict(scalars or {}), set(program.invars) - set(fixed)
 
     def value(atom: Any) -> float | None:
         if isinstance(atom, Literal):
             return _scalar(atom.val)
         return values.get(atom)
 
+    def varies(atom: Any) -> bool:
+        return not isinstance(atom, Literal) and atom in varying
+
     for equation in program.eqns:
         inputs = [value(atom) for atom in equation.invars]
-        if equation.primitive.name in _COMPARISONS:
+        if any(map(varies, equation.invars)):
+            varying.update(equation.outvars)
+        if equation.primitive.name in _COMPARISONS and any(map(varies, equation.invars)):
             yield from (number for number in inputs if number is not None)
         if equation.primitive.name in _SAME_NUMBER and inputs[0] is not None:
             values[equation.outvars[0]] = inputs[0]
@@ -217,7 +225,10 @@ def compared_numbers(program: Jaxpr, scalars: Mapping[Any, float] | None = None)
                 # From the last on: a branch is called without the number that chooses it.
                 pairs = [*zip(reversed(called.invars), reversed(inputs), strict=False),
                          *zip(called.constvars, map(_scalar, constants), strict=False)]  # fmt: skip
-                yield from compared_numbers(called, {name: number for name, number in pairs if number is not None})
+                arguments = zip(reversed(called.invars), reversed(equation.invars), strict=False)
+                still = [name for name, atom in arguments if equation.primitive.name in _CALLS and not varies(atom)]
+                known = {name: number for name, number in pairs if number is not None}
+                yield from compared_numbers(called, known, still)
 
 
 _SAME_VALUES = (*_SAME_NUMBER, "transpose", "squeeze", "stop_gradient")

@@ -161,8 +161,9 @@ class Live:
     def include(self, numbers: Sequence[float]) -> None:
         self.drawn = recorder.with_numbers(self.drawn, numbers)
         if marks := dict.fromkeys(mark for spec in self.drawn for mark in spec.marks):
-            values = ", ".join(f"{mark:g}" for mark in marks)
-            self._marks = f"some inputs are set to {values}, because the code compares values with it"
+            values = " and ".join(f"{mark:g}" for mark in marks)
+            them = "them" if len(marks) > 1 else "it"
+            self._marks = f"among the inputs are exactly {values}, since the code compares values with {them}"
 
     def inputs(self, case: Case) -> tuple[Array, ...]:
         return self._draw(case, self.drawn)
