@@ -435,6 +435,7 @@ def resized(mode: str, **settings: Any) -> Callable[..., Any]:
 
 
 FUNCTIONS: dict[str, Situation] = {
+    "dropout that drops nothing": net(lambda m, x: F.dropout(m.lin(x), 0.0, training=True) * 2, lin=linear()),
     "rounded to 16 bits": net(
         lambda m, x: (y := m.lin(x).to(torch.bfloat16), y * y.tanh())[-1].float() * 3 + x.half().to(x.dtype) / 3,
         lin=linear()),
@@ -566,6 +567,9 @@ FUNCTIONS: dict[str, Situation] = {
 # --- Layouts ---------------------------------------------------------------------------------------------------------
 
 LAYOUTS: dict[str, Situation] = {
+    "quarter turns": net(
+        lambda m, x: (*(m.conv(x).rot90(k, (2, 3)) for k in (-1, 0, 2, 5)), torch.rot90(x), x.rot90(1, (1, -1))),
+        IMAGE, conv=conv()),
     "a square permute": net(lambda m, x: m.lin(m.conv(x).permute(0, 3, 2, 1)), SQUARE, conv=conv(8, 8), lin=linear()),
     "another square permute": net(
         lambda m, x: m.lin(m.conv(x).permute(0, 2, 1, 3)), SQUARE, conv=conv(8, 8), lin=linear()),
@@ -781,7 +785,17 @@ IN_PLACE: dict[str, Situation] = {
         assign(lambda y, x: y.__setitem__((slice(None), slice(1, None, 3)), x[:, 1::3] * 2)), SEQUENCE),
     "an assigned number with a step": net(
         assign(lambda y, x: y.__setitem__((..., slice(1, None, 2)), 3.0)), SEQUENCE),
-    "assignment with a step up to a place": net(set_item(slice(None), slice(0, 5, 2)), SEQUENCE, hole="step"),
+    "assignment with a step up to a place": net(set_item(slice(None), slice(0, 5, 2)), SEQUENCE),
+    "assignment with a step up to the last place": net(
+        assign(lambda y, x: y.__setitem__((slice(None), slice(1, -1, 2)), x[:, 1:-1:2] * 2)), SEQUENCE),
+    "assignment with a step and a part": net(
+        assign(lambda y, x: y.__setitem__((slice(None), slice(1, None), slice(None, None, 2)), x[:, 1:, 1::2] * 2)),
+        SEQUENCE),
+    "assignment with two steps": net(
+        assign(lambda y, x: y.__setitem__((..., slice(None, None, 2), slice(1, None, 3)), x[:, ::2, 1::3] * 2)),
+        SEQUENCE),
+    "assignment of a row with a step": net(
+        assign(lambda y, x: y.__setitem__((slice(None), -1, slice(None, None, 2)), x[:, 0, ::2] * 2)), SEQUENCE),
     "assignment through a mask": net(assign(lambda y, x: y.__setitem__(x > 0.2, -1.0))),
     "assignment to chosen rows": net(set_item(torch.tensor([0, 0]))),
     "assignment to chosen columns": net(set_item(slice(None), torch.tensor([0, 3])), hole="index"),

@@ -42,6 +42,7 @@ PARAMETERS: Mapping[str, tuple[str, ...]] = MappingProxyType({
     "getitem": ("input", "index"), "setitem": ("input", "index", "value"), "select": ("input", "dim", "index"),
     "narrow": ("input", "dim", "start", "length"), "index_select": ("input", "dim", "index"),
     "gather": ("input", "dim", "index"), "flip": ("input", "dims"), "roll": ("input", "shifts", "dims"),
+    "rot90": ("input", "k", "dims"),
     "einsum": ("equation", "operands"), "baddbmm": ("input", "batch1", "batch2"),
     "unflatten": ("input", "dim", "sizes"), "clamp": ("input", "min", "max"), "normalize": ("input", "p", "dim", "eps"),
     "scaled_dot_product_attention": ("query", "key", "value", "attn_mask", "dropout_p", "is_causal", "scale",

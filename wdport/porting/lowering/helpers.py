@@ -157,13 +157,14 @@ def scatter_along(x, index, values, axis):
     return ops.where(hit, ops.cast(placed, x.dtype), x)
 
 
-def put_every(x, values, axis, start, step):
+def put_every(x, values, axis, start, step, stop=None):
     """``x`` with ``values`` at every ``step``-th place along an axis."""
     size = ops.shape(x)[axis]
-    shape = [length if index != axis else -((start - size) // step) for index, length in enumerate(ops.shape(x))]
+    stop = size if stop is None else stop
+    shape = [length if index != axis else -((start - stop) // step) for index, length in enumerate(ops.shape(x))]
     values = ops.broadcast_to(ops.cast(values, x.dtype), shape)
     places = ops.arange(size) - start
-    hit = ops.logical_and(places >= 0, places % step == 0)
+    hit = ops.logical_and(ops.logical_and(places >= 0, places < stop - start), places % step == 0)
     index = ops.clip(places // step, 0, shape[axis] - 1)
     hit = ops.reshape(hit, [-1 if index == axis else 1 for index in range(len(x.shape))])
     return ops.where(hit, ops.take(values, index, axis=axis), x)

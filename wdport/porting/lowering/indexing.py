@@ -58,9 +58,7 @@ def _listed(lowering: GraphLowering, item: Any) -> Any:
         raise NotLoweredError("an index that is a list of sizes or lists")
     if all(isinstance(number, bool) for number in item):
         raise NotLoweredError("an index that is a mask")
-    source = TensorSource("constant", f"list {len(lowering.result.constants)}", index=-1)
-    placed = lowering.places[source] = lowering.constant(np.array(item))
-    return TracedTensor(source, placed.shape, "int64")
+    return _unnamed(lowering, lowering.constant(np.array(item)), "int64")
 
 
 def _filled(items: list[Any], rank: int) -> list[Any]:
@@ -154,7 +152,7 @@ def assigned(lowering: GraphLowering, tensor: TracedTensor, index: Any, value: A
     filled = _filled(items, len(tensor.shape))
     steps = [axis for axis, item in enumerate(filled) if isinstance(item, Slice) and item.step not in (None, 1)]
     if steps:
-        return _every(lowering, tensor, filled, steps, value)
+        return _every(lowering, tensor, filled, steps[0], value)
     starts: list[Any] = []
     shape: list[Any] = []
     for item, length, size in zip(filled, tensor.shape, sizes, strict=True):
@@ -179,33 +177,48 @@ def _span(lowering: GraphLowering, item: Any, length: int, size: Any) -> tuple[A
     """The first place that an index takes along an axis, and how many."""
     if not isinstance(item, Slice):
         return (lowering.size(item) if int(item) >= 0 else KerasSize("-", (size, -int(item)))), 1
+    start, stop = _limits(lowering, item, length, size)
+    if start == 0:
+        return start, stop
+    return start, stop - start if isinstance(stop, int) and isinstance(start, int) else KerasSize("-", (stop, start))
+
+
+def _limits(lowering: GraphLowering, item: Slice, length: int, size: Any) -> tuple[Any, Any]:
+    """The limits of a slice of an axis, counted from its front."""
 
     def limit(value: Any, usual: Any) -> Any:
         if value is None or int(value) >= length:
             return usual
         return lowering.size(value) if int(value) >= 0 else KerasSize("-", (size, -int(value)))
 
-    start, stop = limit(item.start, 0), limit(item.stop, size)
-    if start == 0:
-        return start, stop
-    return start, stop - start if isinstance(stop, int) and isinstance(start, int) else KerasSize("-", (stop, start))
+    return limit(item.start, 0), limit(item.stop, size)
 
 
-def _every(
-    lowering: GraphLowering, tensor: TracedTensor, items: Sequence[Any], steps: Sequence[int], value: Any
-) -> Placed:  # fmt: skip
-    """An assignment to every n-th place along an axis."""
-    (axis, *more), full = steps, Slice(None, None, None)
-    item = items[axis]
-    if more or any(other != full for index, other in enumerate(items) if index != axis) or int(item.step) < 1:
-        raise NotLoweredError("assignment with a step and another index")
-    limits = [limit for limit in (item.start, item.stop) if limit is not None]
-    if any(int(limit) < 0 for limit in limits) or item.stop is not None:
-        raise NotLoweredError("assignment with a step up to a place")
+def _every(lowering: GraphLowering, tensor: TracedTensor, items: Sequence[Any], axis: int, value: Any) -> Placed:
+    """An assignment to every n-th place along an axis: with indices of other axes, to these of what is there."""
+    full, item = Slice(None, None, None), items[axis]
+    target = lowering.plain(tensor)
+    rest = [full if index == axis else other for index, other in enumerate(items)]
     values = lowering.plain(value) if isinstance(value, TracedTensor) else value
-    start = 0 if item.start is None else lowering.size(item.start)
-    result = lowering.emit("helpers.put_every", lowering.plain(tensor), values, axis, start, lowering.size(item.step))
+    if any(other != full for other in rest):
+        index = indices_of(lowering, [item if place == axis else full for place in range(len(items))])
+        length = len(range(*slice(item.start, item.stop, item.step).indices(int(tensor.shape[axis]))))
+        part = lowering.placed(
+            lowering.emit("index", target, index), [*tensor.shape[:axis], length, *tensor.shape[axis + 1 :]]
+        )
+        values = assigned(lowering, _unnamed(lowering, part, tensor.dtype), tuple(rest), value).value
+    size = sizes_of(lowering, lowering.placed(target, tensor))[axis]
+    start, stop = _limits(lowering, item, int(tensor.shape[axis]), size)
+    more = {} if stop == size else {"stop": stop}
+    result = lowering.emit("helpers.put_every", target, values, axis, start, lowering.size(item.step), **more)
     return lowering.placed(result, tensor)
+
+
+def _unnamed(lowering: GraphLowering, placed: Placed, dtype: str) -> TracedTensor:
+    """A tensor that PyTorch's run does not have."""
+    source = TensorSource("constant", f"unnamed {len(lowering.places)}", index=-1)
+    lowering.places[source] = placed
+    return TracedTensor(source, placed.shape, dtype)
 
 
 def _masked(lowering: GraphLowering, tensor: TracedTensor, mask: TracedTensor, value: Any) -> Placed:

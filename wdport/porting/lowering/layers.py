@@ -114,9 +114,12 @@ def lower_function(lowering: GraphLowering, node: Node, arguments: Mapping[str, 
         raise NotLoweredError(f"{function} with weights that others read")
     if "pool" in function and any(True for _ in expressions_in({**arguments, "input": None})):
         raise NotLoweredError(f"{function} whose window is computed from sizes")
-    if "dropout" in function and arguments.get("training", function_settings(function, arguments).get("training")):
+    settings = function_settings(function, arguments)
+    if "dropout" in function and arguments.get("training", settings.get("training")):
+        if settings.get("p") == 0:
+            return lowering.place(arguments["input"])
         raise NotLoweredError(f"{function} that drops values in inference, too")
-    return _called(lowering, node, name, function_settings(function, arguments), owner)
+    return _called(lowering, node, name, settings, owner)
 
 
 def _is_shared(lowering: GraphLowering, path: str, names: set[str]) -> bool:

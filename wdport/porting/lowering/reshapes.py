@@ -239,6 +239,20 @@ def _repeat_interleave(lowering: GraphLowering, node: Node, arguments: dict[str,
     return lowering.placed(value, output)
 
 
+@lowers("rot90")
+def _rotated(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Placed:
+    """Quarter turns: axes that are flipped and change their places."""
+    tensor, output, turns = arguments["input"], node.outputs[0], int(arguments.get("k", 1)) % 4
+    placed = lowering.place(tensor)
+    first, second = dims(arguments.get("dims", (0, 1)), len(tensor.shape)) or []
+    flipped = {0: (), 1: (second,), 2: (first, second), 3: (first,)}[turns]
+    value = placed.value
+    if flipped:
+        value = lowering.emit("ops.flip", value, axis=tuple(placed.order.index(axis) for axis in flipped))
+    swapped = {first: second, second: first} if turns % 2 else {}
+    return lowering.placed(value, output, tuple(swapped.get(axis, axis) for axis in placed.order))
+
+
 @lowers("flip", "roll")
 def _flip(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -> Placed:
     tensor, output = arguments["input"], node.outputs[0]
