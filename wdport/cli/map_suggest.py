@@ -95,9 +95,9 @@ def command(request: SuggestRequest) -> int:
     with steps() as say, redirect_stdout(sys.stderr):
         suggestion = suggest(models, say)
         if not request.no_proof:
-            prove(suggestion)
+            prove(suggestion, say=say)
             if checkpoint and suggestion.proved and not loads_itself(models):
-                prove(suggestion, checkpoint)
+                prove(suggestion, checkpoint, say=say)
     if target is not None and suggestion.stop is None:
         write_text(target, suggestion.text())
     asked = target is None or not suggestion.proved

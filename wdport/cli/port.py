@@ -77,20 +77,19 @@ def command(request: PortRequest) -> int:
     document = require_document(request.json_file, read, outputs, request.force)
     if request.checkpoint and not Path(request.checkpoint).exists():
         raise InputError(request.checkpoint, "no such file", "check the path")
-    start_jax_on_cpu()
-    from wdport.porting.port import prove_port, write_port
-    from wdport.porting.port_document import port_document
-
     with steps() as say, redirect_stdout(sys.stderr):
+        start_jax_on_cpu()
+        from wdport.porting.port import prove_port, write_port
+        from wdport.porting.port_document import port_document
+
         tell = say or (lambda _: None)
-        tell("writing the port")
         arguments = read_arguments(request.config)
-        port = write_port(target, request.inputs, output.stem, arguments, request.checkpoint)
+        port = write_port(target, request.inputs, output.stem, arguments, request.checkpoint, tell)
         if port.missing:
             del paths[2:]  # there is no model yet that could have weights
         elif not request.no_proof:
-            tell("proving it")
-            prove_port(port, request.checkpoint)
+            tell("converting weights")
+            prove_port(port, request.checkpoint, say)
         if port.written:
             write_text(targets[0], port.source)
             write_text(targets[1], port.table)

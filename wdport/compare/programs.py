@@ -227,8 +227,8 @@ def compared_numbers(
                          *zip(called.constvars, map(_scalar, constants), strict=False)]  # fmt: skip
                 arguments = zip(reversed(called.invars), reversed(equation.invars), strict=False)
                 still = [name for name, atom in arguments if equation.primitive.name in _CALLS and not varies(atom)]
-                known = {name: number for name, number in pairs if number is not None}
-                yield from compared_numbers(called, known, still)
+                numbers = {name: number for name, number in pairs if number is not None}
+                yield from compared_numbers(called, numbers, still)
 
 
 _SAME_VALUES = (*_SAME_NUMBER, "transpose", "squeeze", "stop_gradient")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib
 import string
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wdport import recorder
 from wdport.compare.reference import translated
+from wdport.compare.run_cases import Say
 from wdport.errors import UsageError
 from wdport.files.atomic import scratch_folder, write_text
 from wdport.files.outputs import writable
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from wdport.porting.lowering.keras_graph import KerasGraph
     from wdport.porting.source.write import PortSource
     from wdport.porting.training import TrainingTrace
-
-Say = Callable[[str], None]
 
 SIZES = ((0, 2), (1, 1))
 """Seed and batch size of the two traces; a batch of one has the other sizes of every axis."""
@@ -118,7 +117,7 @@ class WrittenPort:
 
 def write_port(
     target: str, inputs: Sequence[str] = (), name: str = "", arguments: Mapping[str, object] | None = None,
-    checkpoint: str | None = None,
+    checkpoint: str | None = None, say: Say = lambda _: None,
 ) -> WrittenPort:  # fmt: skip
     """Write the Keras model of ``module:function`` and its table, without a proof.
 
@@ -129,6 +128,7 @@ def write_port(
         name: name of the Python module to write, without ``.py``; the PyTorch module's with ``_keras`` by default.
         arguments: arguments of the function.
         checkpoint: a path for a function that takes one.
+        say: called with a short message at every step, for a progress display.
 
     Raises:
         WdportError: the model cannot be built or run, or takes another way through its code for other sizes.
@@ -145,6 +145,7 @@ def write_port(
     from wdport.porting.tracing import constructed, trace
     from wdport.porting.training import run_in_training, sample_drops
 
+    say("building the PyTorch model")
     with translated():
         with constructors() as modules_made, constructed() as construction:
             module, _ = recorder.build_alone(target, checkpoint, arguments)
@@ -157,6 +158,7 @@ def write_port(
             )
         declared = recorder.read_inputs(inputs or chosen)
         recorder.call_by_name(module, declared)
+        say("running it at two sizes and in training mode")
         fill(module, SEED)
         names = [spec.name for spec in declared]
         arrays = [[recorder.cast(spec.make(seed, batch, 1.0), float) for spec in declared] for seed, batch in SIZES]
@@ -169,16 +171,18 @@ def write_port(
             training.apply(run)
         runs = [_run(one, module, dict(zip(names, inputs_, strict=True)))
                 for one, inputs_ in zip((graph, other), arrays, strict=True)]  # fmt: skip
+    calls = [node for node in graph.nodes if node.module is None or node.is_layer]
+    say(f"finding the layers and functions of Keras for {len(calls)} steps")
     register()
     lowering = GraphLowering(with_sources(graph, True), runs[0][1], buffers, with_sources(other, True))
     lowering.run()
-    calls = [node for node in graph.nodes if node.module is None or node.is_layer]
     port = WrittenPort(steps=len(calls), torch_lines=_torch_lines(graph), inputs=_table_inputs(declared, lowering),
                       chosen=chosen)  # fmt: skip
     if (refused := lowering.result.refused) is not None:
         place = line_of(refused.node.place)
         port.missing = (Missing(refused.node.name or "the model", refused.what, (place,) if place else ()),)
         return port
+    say("writing the source")
     shapes = [input_shape(lowering.result.inputs[spec.name], [_is_free(spec, axis) for axis in spec.axes])
               for spec in declared if spec.name in lowering.result.inputs]  # fmt: skip
     try:
@@ -200,6 +204,7 @@ def write_port(
         for method in source.methods
     )  # fmt: skip
     if port.missing:
+        say("comparing the steps that are written")
         names_left = ", ".join(one.method for one in port.missing)
         port.suggestion.failure = f"some steps are left to write: {names_left}."
         differing = first_difference(lowering, module, runs)
@@ -255,7 +260,7 @@ def _run(graph: Graph, module: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[
     return inputs, {key: recorder.to_array(tensor) for key, tensor in replay(graph, module, inputs).items()}
 
 
-def prove_port(port: WrittenPort, checkpoint: str | None = None) -> None:
+def prove_port(port: WrittenPort, checkpoint: str | None = None, say: Say | None = None) -> None:
     """Prove a port: with random weights, then with those of a checkpoint. Its module is written to a temporary folder,
     and imported from there."""
     from wdport.parity.training_mode_gate import with_keras_statistics
@@ -264,8 +269,8 @@ def prove_port(port: WrittenPort, checkpoint: str | None = None) -> None:
     assert suggestion is not None
     name = suggestion.models.model.partition(":")[0]
 
-    def trained(table: Path, weights: Path, config: Path | None) -> Verdict:
-        verdict = verify_table(table, weights, config, train=port.trains, gradients=not port.trains)
+    def trained(table: Path, weights: Path, config: Path | None, say: Say | None) -> Verdict:
+        verdict = verify_table(table, weights, config, say, train=port.trains, gradients=not port.trains)
         return replace(verdict, gates=tuple(map(with_keras_statistics, verdict.gates)))
 
     with scratch_folder() as folder:
@@ -274,9 +279,9 @@ def prove_port(port: WrittenPort, checkpoint: str | None = None) -> None:
         sys.modules.pop(name, None)
         importlib.invalidate_caches()
         try:
-            prove(suggestion, verify=trained)
+            prove(suggestion, say=say, verify=trained)
             if checkpoint and suggestion.proved:
-                prove(suggestion, checkpoint, trained)
+                prove(suggestion, checkpoint, say, trained)
         finally:
             sys.path.remove(str(folder))
     port.verdict, port.failure, port.table = suggestion.verdict, suggestion.failure, suggestion.text()

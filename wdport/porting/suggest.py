@@ -115,8 +115,8 @@ def _progress(outcome: RunOutcome) -> tuple[bool, int]:
     return (deepest.dead_end is not None and deepest.dead_end.reason == "end", len(deepest.matched))
 
 
-Verify = Callable[[Path, Path, "Path | None"], "Verdict"]
-"""Runs verify on a table, a checkpoint and, if there is one, a configuration."""
+Verify = Callable[[Path, Path, "Path | None", "Say | None"], "Verdict"]
+"""Runs verify on a table, a checkpoint and, if there is one, a configuration; reports its steps."""
 
 
 @dataclass(frozen=True)
@@ -257,8 +257,9 @@ def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
 
 
 def verify_table(
-    table: Path, weights: Path, config: Path | None, train: bool = False, gradients: bool = False
-) -> Verdict:
+    table: Path, weights: Path, config: Path | None, say: Say | None = None, train: bool = False,
+    gradients: bool = False,
+) -> Verdict:  # fmt: skip
     """Convert into a temporary file, and verify that; with ``gradients``, also compare them in evaluation mode."""
     from wdport.conversion.convert import convert
     from wdport.parity.run_gates import Setup
@@ -268,10 +269,13 @@ def verify_table(
     with scratch_folder() as folder:
         converted = Path(folder, "converted.keras")
         convert(weights, converted, mapping=table, config=config)
-        return compare_files(Pair(converted, weights, mapping=table, train=train), setup=Setup(gradients=gradients))
+        pair = Pair(converted, weights, mapping=table, train=train)
+        return compare_files(pair, say, setup=Setup(gradients=gradients))
 
 
-def prove(suggestion: Suggestion, checkpoint: str | None = None, verify: Verify = verify_table) -> None:
+def prove(
+    suggestion: Suggestion, checkpoint: str | None = None, say: Say | None = None, verify: Verify = verify_table
+) -> None:
     """Run ``verify`` on the table with random float32 weights of another seed, or with a checkpoint's; sets
     ``verdict``, or ``failure`` if it could not run."""
     if suggestion.stop is not None:
@@ -292,7 +296,7 @@ def prove(suggestion: Suggestion, checkpoint: str | None = None, verify: Verify 
             config = Path(folder, "config.yaml")
             config.write_text(yaml.safe_dump(dict(suggestion.models.arguments)), encoding="utf-8")
         try:
-            suggestion.verdict = verify(table, weights, config)
+            suggestion.verdict = verify(table, weights, config, say)
         except WdportError as error:
             # The temporary folder is gone when the reader sees this.
             suggestion.failure = " ".join(error.command_line.replace(str(folder), "").split())
