@@ -312,7 +312,17 @@ class Timed(nn.Module):
         return self.rnn(self.attend(x, x, x)[0])[0].transpose(0, 1)
 
 
-timed = Timed
+class Attending(nn.Module):
+    def __init__(self, width=6, rate=0.2):
+        super().__init__()
+        self.qkv, self.rate = nn.Linear(width, 3 * width), rate
+
+    def forward(self, x, mask):
+        q, k, v = self.qkv(x).chunk(3, -1)
+        return F.scaled_dot_product_attention(q, k, v, mask[:, None], self.rate if self.training else 0.0)
+
+
+timed, attending = Timed, Attending
 
 
 def sized(classes):
@@ -578,6 +588,13 @@ def test_stochastic_depth_and_weights_that_are_not_trained(folder: Path, cli: Cl
                  "layers.GRU(6, return_sequences=True, trainable=False)"):  # fmt: skip
         assert line in source
     assert source.count("trainable=False") == 2
+
+
+def test_attention_that_drops_weights_in_training_alone(folder: Path, cli: Cli) -> None:
+    shown = cli("port", "net:attending", *INPUT, "--input", "mask: b t, mask").out.splitlines()
+    assert (shown[2].partition(":")[0], len(shown)) == ("proved", 3)
+    assert ", training mode.\n" in Path("net_keras.yaml").read_text()
+    assert "self.dropout = layers.Dropout(rate)" in Path("net_keras.py").read_text()
 
 
 def test_layers_that_stay_in_evaluation_mode_and_layouts_of_equal_sizes(folder: Path, cli: Cli) -> None:

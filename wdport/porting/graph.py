@@ -269,6 +269,7 @@ class Node:
         place: the place in the model's code.
         inside: the nodes inside a module call.
         around: notes on the call that its arguments do not show.
+        rate: the share of values that a function of attention drops in training alone.
     """
 
     serial: int
@@ -287,6 +288,7 @@ class Node:
     place: CodePlace | None = None
     inside: list[Node] = field(default_factory=list)
     around: list[str] = field(default_factory=list)
+    rate: float = 0.0
 
     @property
     def detaches(self) -> bool:

@@ -168,7 +168,7 @@ def write_port(
         other = trace(module, names, arrays[1], is_layer, drops)
         training = run_in_training(module, names, arrays[0], is_layer, graph, drops)
         for run in (graph, other):
-            training.apply(run)
+            training.mark(run)
         runs = [_run(one, module, dict(zip(names, inputs_, strict=True)))
                 for one, inputs_ in zip((graph, other), arrays, strict=True)]  # fmt: skip
     calls = [node for node in graph.nodes if node.module is None or node.is_layer]

@@ -20,6 +20,7 @@ from wdport.porting.tracing import IsLayer, trace
 if TYPE_CHECKING:
     from wdport.model import Array
 
+ATTENTION = "scaled_dot_product_attention"
 SAMPLES = 4096
 MOST_PLACES = 3
 
@@ -75,7 +76,8 @@ class TrainingTrace:
             why a port cannot be compared with it; "" if nothing.
         still: the paths of layers that stay in evaluation mode.
         idle: the serials of functions that drop no values in training either.
-        rates: the rates of functions that drop values, by serial, where the code has another one in evaluation mode.
+        rates: the rates at which functions drop values in training, by serial, where the code has another one in
+            evaluation mode.
     """
 
     reason: str = ""
@@ -83,11 +85,13 @@ class TrainingTrace:
     idle: tuple[int, ...] = ()
     rates: Mapping[int, float] = field(default_factory=dict)
 
-    def apply(self, graph: Graph) -> None:
-        """Let the steps of a run in evaluation mode drop values as those in training do."""
+    def mark(self, graph: Graph) -> None:
+        """Let the steps of a run in evaluation mode drop values in training as PyTorch does."""
         for node in graph.nodes:
             if node.serial in self.idle and node.inputs:
                 node.same = node.inputs[0].source
+            if node.serial in self.rates and canonical(node.name) == ATTENTION:
+                node.rate = self.rates[node.serial]
             elif node.serial in self.rates:
                 node.args, node.kwargs = node.args[:1], {**node.kwargs, "p": self.rates[node.serial]}
 
@@ -121,6 +125,8 @@ def run_in_training(
                     idle.append(node.serial)
                 elif dropped.get("p") != bound(node).get("p"):
                     rates[node.serial] = dropped["p"]
+            if node.module is None and canonical(node.name) == ATTENTION and not bound(node).get("dropout_p"):
+                rates[node.serial] = bound(other).get("dropout_p", 0.0)
     if places:
         more = f" and {len(places) - MOST_PLACES} more" if len(places) > MOST_PLACES else ""
         listed = ", ".join(list(places)[:MOST_PLACES])
@@ -156,7 +162,9 @@ def _numbers(node: Node) -> list[Any]:
     """The arguments of a function, without tensors and those that say whether the model is trained."""
     function = canonical(node.name)
     leaves: list[Any] = []
-    if node.module is None and "dropout" not in function and "norm" not in function:
+    if node.module is None and function == ATTENTION:
+        mapped({key: value for key, value in bound(node).items() if key != "dropout_p"}, leaves.append)
+    elif node.module is None and "dropout" not in function and "norm" not in function:
         mapped((node.args, dict(node.kwargs)), leaves.append)
     return [leaf for leaf in leaves if not isinstance(leaf, TracedTensor)]
 

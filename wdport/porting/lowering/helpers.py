@@ -15,18 +15,18 @@ def check_sizes(as_traced):
         raise ValueError("the PyTorch code takes another way for inputs of these sizes")
 
 
-def attention(query, key, value, mask=None, causal=False, scale=None):
-    """Scaled dot-product attention of (..., time, features). A query that sees nothing gets zeros."""
+def attention_weights(query, key, mask=None, causal=False, scale=None):
+    """Weights of scaled dot-product attention of (..., time, features); zeros for a query that sees nothing."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
     scores = query @ ops.swapaxes(key, -1, -2) * scale
     if causal:
         scores = ops.where(ops.tril(ops.ones_like(scores, dtype="bool")), scores, -math.inf)
     if mask is None:
-        return ops.softmax(scores, axis=-1) @ value
+        return ops.softmax(scores, axis=-1)
     visible = ops.where(mask, 0.0, -math.inf) if str(mask.dtype).endswith("bool") else mask
     scores = scores + visible
     hidden = ops.max(scores, axis=-1, keepdims=True) == -math.inf
-    return ops.where(hidden, 0.0, ops.softmax(ops.where(hidden, 0.0, scores), axis=-1)) @ value
+    return ops.where(hidden, 0.0, ops.softmax(ops.where(hidden, 0.0, scores), axis=-1))
 
 
 def packed_attention(query, key, value, kernel, bias, out_kernel, out_bias, heads, mask=None):

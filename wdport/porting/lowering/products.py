@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from wdport.mapping.kinds.kind import layer
 from wdport.porting.functions import canonical
 from wdport.porting.graph import Node, TracedTensor
 from wdport.porting.lowering.graph_lowering import GraphLowering
@@ -85,7 +86,11 @@ def _attention(lowering: GraphLowering, node: Node, arguments: dict[str, Any]) -
         more["causal"] = True
     if arguments.get("scale") is not None:
         more["scale"] = arguments["scale"]
-    return lowering.placed(lowering.emit("helpers.attention", *values, **more), node.outputs[0])
+    weights = lowering.emit("helpers.attention_weights", *values[:2], **more)
+    if node.rate:
+        drop = layer("Dropout", {"rate": node.rate})
+        weights = lowering.layer(drop, weights, torch=lowering.unnamed(drop))
+    return lowering.placed(lowering.emit("@", weights, values[2]), node.outputs[0])
 
 
 @lowers("multi_head_attention")

@@ -629,6 +629,6 @@ _NOUNS = {
     "+": "total", "-": "difference", "*": "product", "/": "ratio", "@": "product", "**": "power", "ops.reshape": "x",
     "ops.transpose": "x", "index": "part", "ops.concatenate": "joined", "ops.split": "part", "ops.unstack": "part",
     "ops.take": "rows", "ops.where": "x", "ops.mean": "mean", "ops.sum": "total", "ops.softmax": "weights",
-    "helpers.attention": "attended", "ops.arange": "positions", "==": "equal", "ops.top_k": "top",
+    "helpers.attention_weights": "weights", "ops.arange": "positions", "==": "equal", "ops.top_k": "top",
     "ops.meshgrid": "grid",
 }  # fmt: skip
