@@ -21,7 +21,6 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Literal, NoReturn
@@ -36,7 +35,6 @@ import torch
 from parity_tests.port.corpus import CORPUS
 from parity_tests.port.entries import Entry
 from wdport import recorder
-from wdport.cli.map_suggest import verify_table
 from wdport.compare.probe import is_tensor
 from wdport.compare.reference import translated
 from wdport.errors import WdportError
@@ -192,7 +190,7 @@ def _stages(entry: Entry, progress: Progress, prove: bool) -> None:
 
 def _proved(port: WrittenPort) -> str:
     """Whether verify proves a port, as the command has it."""
-    prove_port(port, partial(verify_table, train=port.trains, gradients=not port.trains))
+    prove_port(port)
     if port.verdict is None:
         return f"no: {port.failure}"
     if port.verdict.exit_code == 1:
