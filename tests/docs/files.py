@@ -263,7 +263,6 @@ def _own(path: Path, source: str, table: str) -> None:
 
 
 PAGES: Mapping[str, tuple[str, ...]] = {
-    "README.md": ("etth1.ckpt", "etth1.config.yaml", "onet.pt"),
     "docs/index.md": ("onet.pt",),
     "docs/tutorial.md": ("demo/weather.ckpt", "demo/weather.config.yaml", "examples/weather"),
     "docs/own-model.md": ("onet.pt",),

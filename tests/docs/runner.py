@@ -10,7 +10,7 @@ import shlex
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, field
 from datetime import date
@@ -66,9 +66,14 @@ def prepared(page: str, folder: Path, sources: Path | None = None, update: bool 
     finally:
         os.chdir(before)
         sys.path[:] = path
-        for name in set(sys.modules) - modules:
-            if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(folder)):
-                del sys.modules[name]
+        forget_modules(folder, modules)
+
+
+def forget_modules(folder: Path, others: Collection[str] = ()) -> None:
+    """Import the files of a folder again where they are imported next, but for modules with these names."""
+    for name in set(sys.modules).difference(others):
+        if str(getattr(sys.modules[name], "__file__", None) or "").startswith(str(folder)):
+            del sys.modules[name]
 
 
 def run(block: Block, on: Run) -> None:
@@ -127,6 +132,9 @@ def execute(text: str, on: Run) -> tuple[int, str, str]:
             code = main(words[1:])
         return code, out.getvalue(), error.getvalue()
     program = {"python": [sys.executable], "pytest": [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]}
+    if words[0] == "sed":
+        forget_modules(on.folder)
+        program["sed"] = ["sed"]
     if words[0] not in program:
         raise Fault(f"{on.page}: $ {text}\nmark this block: <!-- not run: REASON -->")
     search = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])

@@ -284,6 +284,7 @@ def prove_port(port: WrittenPort, checkpoint: str | None = None, say: Say | None
                 prove(suggestion, checkpoint, say, trained)
         finally:
             sys.path.remove(str(folder))
+            sys.modules.pop(name, None)  # the file that is imported next is the user's
     port.verdict, port.failure, port.table = suggestion.verdict, suggestion.failure, suggestion.text()
 
 
