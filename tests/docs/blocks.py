@@ -2,7 +2,7 @@
 
 ``<!-- not run: REASON -->`` leaves a block out, ``<!-- full -->`` leaves it to `make parity`, ``<!-- exit: N -->``
 names the exit code of its commands where it is not 0, and ``<!-- written: FILE -->`` says that the block is a file that
-a command of the page wrote.
+a command of the page wrote, in which a line ``...`` stands for lines that are left out.
 """
 
 from __future__ import annotations

@@ -111,11 +111,12 @@ def compare(on: Run, command: Command, where: str, printed: Sequence[str]) -> No
 
 
 def compare_file(on: Run, block: Block) -> None:
-    """A file that a command wrote, whose text is the block's."""
+    """A file that a command wrote, whose text is the block's; ``...`` alone in a line stands for any lines."""
     text = Path(block.written).read_text(encoding="utf-8")
-    if on.update:
+    parts = re.split(r"^\.\.\.\n", block.text, flags=re.MULTILINE)
+    if on.update and len(parts) == 1:
         on.updates[block.line - 1] = text.splitlines()
-    elif text != block.text:
+    elif not re.fullmatch(r"(?:.*\n)?".join(map(re.escape, parts)), text, re.DOTALL):
         raise Fault(f"{block.where}: {block.written} is\n{text}\n(python -m tests.docs --update {on.page} writes it)")
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import nullcontext
 from itertools import pairwise
 from pathlib import Path
 
@@ -24,6 +25,7 @@ NOT_RUN = {
     "docs/formats/recording-index.md": 1,
     "docs/install.md": 4,
     "docs/own-family.md": 5,
+    "docs/port.md": 2,
     "docs/sampling.md": 1,
     "docs/scores.md": 4,
     "docs/selftest.md": 4,
@@ -167,6 +169,18 @@ def test_a_wrong_block_is_a_fault(text: str, told: str, tmp_path: Path) -> None:
 def test_python_that_fails_fails(tmp_path: Path) -> None:
     with prepared("PAGE", tmp_path) as on, pytest.raises(NameError):
         run(page_of("```python\nprint(nothing)\n```")[0], on)
+
+
+@pytest.mark.parametrize(
+    ("shown", "same"),
+    [("a\nb\nc\n", True), ("a\nc\n", False), ("...\nc\n", True), ("a\n...\nc\n", True), ("a\n...\n", True),
+     ("...\nb\n", False), ("...\nc\n...\na\n", False)],
+)  # fmt: skip
+def test_a_written_file_is_shown_as_it_is(shown: str, same: bool, tmp_path: Path) -> None:
+    with prepared("PAGE", tmp_path) as on:
+        Path("x.py").write_text("a\nb\nc\n")
+        with nullcontext() if same else pytest.raises(Fault, match=r"x\.py is"):
+            run(page_of(f"<!-- written: x.py -->\n```python\n{shown}```")[0], on)
 
 
 @pytest.mark.parametrize(
