@@ -240,7 +240,17 @@ class Rated(Net):
         return super().forward(F.dropout(x, p=0.3 if self.training else 0.0, training=self.training))
 
 
-rated = Rated
+class Packed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rnn = nn.GRU(6, 6, batch_first=True)
+
+    def forward(self, x):
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.full((len(x),), 4), batch_first=True)
+        return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0]
+
+
+rated, packed = Rated, Packed
 deep, noise, places, pool, image = Deep, Noise, Places, Pool, Image
 gru, dense, attention = (partial(*of) for of in (
     (nn.GRU, 6, 5, 2), (nn.Linear, 6, 4), (nn.MultiheadAttention, 6, 2, 0.0, True, False, False, None, None, True)))
@@ -562,6 +572,7 @@ def test_nothing_is_written_after_a_step_that_leaves_nothing_known(
         (["net:raising", *INPUT], 4, "Raising: running it raises ValueError: not today; "),
         (["net:asserting", *INPUT], 4, "Asserting: running it raises AssertionError: too short; "),
         (["net:summing", *INPUT], 6, "the reference: computes softmax in 16 bits, "),
+        (["net:packed", "--input", "x: b 5 6"], 4, "Packed: running its steps one by one raises AttributeError: "),
         (["net:number", *INPUT], 4, "net:number: "),
     ],
 )  # fmt: skip

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from wdport import recorder
 from wdport.compare.reference import translated
 from wdport.compare.run_cases import Say
-from wdport.errors import UsageError
+from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import scratch_folder, write_text
 from wdport.files.outputs import writable
 from wdport.porting.lowering.keras_graph import axes_text, axis_letters
@@ -257,7 +257,12 @@ def _run(graph: Graph, module: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[
     """The inputs of a run and the values of all its tensors."""
     from wdport.porting.replay import replay
 
-    return inputs, {key: recorder.to_array(tensor) for key, tensor in replay(graph, module, inputs).items()}
+    try:
+        return inputs, {key: recorder.to_array(tensor) for key, tensor in replay(graph, module, inputs).items()}
+    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+        what = f"running its steps one by one raises {recorder.one_line(error)}"
+        fix = "pass tensors and plain numbers between its steps, not packed sequences or NumPy arrays"
+        raise MisfitError(type(module).__name__, what, fix) from error
 
 
 def prove_port(port: WrittenPort, checkpoint: str | None = None, say: Say | None = None) -> None:
