@@ -120,10 +120,11 @@ def torch_side(pair: Pair) -> Reference:
     inputs = draw(pair, seed)
     seen: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
     row = module.get_submodule(f"m{pair.at[0]}")
-    row.register_forward_hook(lambda _, given, made: seen.append((shape(given[0]), shape(first(made)))))
+    hook = row.register_forward_hook(lambda _, given, made: seen.append((shape(given[0]), shape(first(made)))))
     with torch.no_grad(), warnings.catch_warnings():
         warnings.filterwarnings("ignore", "Using padding='same' with even kernel", UserWarning)
         output = first(module["m"](*map(torch.tensor, inputs)))
+    hook.remove()
     if output.dtype != torch.float64:
         raise AssertionError(f"{pair.name}: PyTorch computes in {output.dtype}")
     return Reference(module, state, inputs, output.numpy(), seen[-1])

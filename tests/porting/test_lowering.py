@@ -8,6 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from parity_tests.conformance.engine import BOUND as CONFORMANCE_BOUND
+from parity_tests.conformance.engine import torch_side
+from parity_tests.conformance.suite import PAIRS
+from parity_tests.conformance.test_conformance import QUICK
 from tests.porting import port_functions
 from tests.porting.port_nets import NETS, Situation
 from wdport import recorder
@@ -17,7 +21,7 @@ from wdport.porting.graph import Graph, with_sources
 from wdport.porting.lowering.comparison import Run, error_of, filled, outputs_of, tensors_of
 from wdport.porting.lowering.interpreter import in_keras
 from wdport.porting.lowering.keras_graph import KerasGraph
-from wdport.porting.lowering.lower import GraphLowering, register
+from wdport.porting.lowering.lower import GraphLowering, lower, register
 from wdport.porting.outline.steps import is_layer
 from wdport.porting.replay import replay
 from wdport.porting.torch_run import fill
@@ -95,3 +99,24 @@ def test_the_lowered_graph_computes_the_same_or_has_the_hole(name: str) -> None:
     if keras_graph.refused is None:
         # What stands beside a hole is computed, too.
         assert max(errors(module, graph, keras_graph, runs), default=np.inf) <= BOUND
+
+
+NOT_LOWERED = {
+    "linear under spectral_norm, folded", "conv2d under spectral_norm, folded",  # holes
+    "lstm, three lengths", "bidirectional_lstm, three lengths",  # packed sequences
+    "packed, attn_mask: True is blocked", "packed, causal", "packed, key_padding_mask: True is left out",  # NumPy
+    "batch_norm, momentum 0.1: the mean after a step",  # training
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [
+    pytest.param(name, marks=() if name in QUICK else pytest.mark.full) for name in PAIRS if name not in NOT_LOWERED
+])  # fmt: skip
+def test_the_layers_of_the_conformance_suite_are_lowered(name: str) -> None:
+    reference = torch_side(PAIRS[name])
+    module, arrays = reference.module["m"], {f"x{index}": array for index, array in enumerate(reference.inputs)}
+    graph = trace(module, list(arrays), list(arrays.values()), is_layer)
+    values = {source: tensor.detach().numpy() for source, tensor in replay(graph, module, arrays).items()}
+    lowered = lower(graph, values)
+    assert lowered.hole is None
+    assert max(errors(module, graph, lowered, [(arrays, values)])) <= CONFORMANCE_BOUND
