@@ -332,7 +332,40 @@ class Attending(nn.Module):
         return F.scaled_dot_product_attention(q, k, v, mask[:, None], self.rate if self.training else 0.0)
 
 
-timed, attending = Timed, Attending
+class Holder(nn.Module):
+    def __init__(self, norm, width=6):
+        super().__init__()
+        self.norm, self.dense = norm, nn.Linear(width, width)
+
+    def forward(self, x):
+        return self.dense(self.norm(x))
+
+
+class Reader(nn.Module):
+    def __init__(self, scale):
+        super().__init__()
+        self.scale = scale
+
+    def forward(self, x):
+        return x @ self.scale.dense.weight
+
+
+class Shared(nn.Module):
+    def __init__(self, rate=0.1):
+        super().__init__()
+        scale, drop = Scale(6), nn.Dropout(rate)
+        self.last = nn.ModuleList(Holder(scale) for _ in range(2))
+        self.first, self.drops, self.read = Holder(scale), nn.ModuleDict({"a": Holder(drop)}), Reader(scale)
+        self.drop = drop
+
+    def forward(self, x):
+        x = self.drop(self.drops["a"](self.first(x)))
+        for holder in self.last:
+            x = holder(x)
+        return self.read(x)
+
+
+timed, attending, shared = Timed, Attending, Shared
 
 
 def sized(classes):
@@ -532,6 +565,16 @@ def test_a_part_of_a_model(folder: Path, cli: Cli, refused: Refused) -> None:
     refused(
         *words, "head", "--checkpoint", "net.pt", code=2, says="error: --checkpoint: has the weights of the whole model"
     )
+
+
+def test_a_module_that_several_hold_is_one_layer(folder: Path, cli: Cli) -> None:
+    torch.save(importlib.import_module("net").shared().state_dict(), "net.pt")
+    assert "\nproved: " in cli("port", "net:shared", *INPUT, "--checkpoint", "net.pt").out
+    source = Path("net_keras.py").read_text()
+    for line in ("self.norm = Scale(width=6)", "self.first.norm = self.norm", "self.last[1].norm = self.norm",
+                 "self.drops_a.norm = self.drop", "x = self.drop(self.drops_a("):  # fmt: skip
+        assert line in source, line
+    assert source.count("Scale(width=") == 1
 
 
 def test_a_module_that_is_called_in_two_ways(folder: Path, cli: Cli) -> None:

@@ -224,6 +224,7 @@ class TorchModule:
         buffers: those of its own buffers that are in the state_dict.
         notes: facts about its weights that its settings do not show.
         flags: its attributes that are true or false.
+        same_as: the first path of the same module, if it has several.
     """
 
     path: str
@@ -234,6 +235,7 @@ class TorchModule:
     buffers: Mapping[str, tuple[int, ...]]
     notes: tuple[str, ...] = ()
     flags: Mapping[str, bool] = field(default_factory=dict)
+    same_as: str = ""
 
 
 @dataclass(frozen=True)

@@ -228,7 +228,9 @@ class _Tracer:
         self._origins: MutableMapping[torch.Tensor, TensorSource] = WeakTensorKeyDictionary()
         self._open: list[Node] = []
         self._is_layer, self._keep, self._names, self._within = is_layer, keep, names, False
-        self._modules = {path: _facts(path, part) for path, part in module.named_modules(remove_duplicate=False)}
+        first: dict[int, str] = {}
+        self._modules = {path: _facts(path, part, first.setdefault(id(part), path))
+                         for path, part in module.named_modules(remove_duplicate=False)}  # fmt: skip
         for path, rate in drops.items():
             self._modules[path] = replace(self._modules[path], torch=STOCHASTIC_DEPTH, settings={"rate": rate})
         self._tensors = dict(_held(module))
@@ -507,7 +509,7 @@ def _name_of(function: Callable[..., Any]) -> str:
     return name.removesuffix(".__get__")
 
 
-def _facts(path: str, part: torch.nn.Module) -> TorchModule:
+def _facts(path: str, part: torch.nn.Module, first: str) -> TorchModule:
     kind = torch_class(part)
     buffers = {name: tuple(buffer.shape) for name, buffer in part.named_buffers(recurse=False)
                if name not in part._non_persistent_buffers_set}  # fmt: skip
@@ -516,6 +518,7 @@ def _facts(path: str, part: torch.nn.Module) -> TorchModule:
         {name: tuple(parameter.shape) for name, parameter in part.named_parameters(recurse=False)}, buffers,
         tuple(parametrised(part)),
         {name: value for name, value in vars(part).items() if isinstance(value, bool) and name != "training"},
+        "" if path == first else first,
     )  # fmt: skip
 
 

@@ -240,7 +240,9 @@ def rows_besides(lowered: KerasGraph, torch: Graph) -> Iterator[Mapping[str, str
         if name in covered or name.startswith(inside):
             continue
         owner = torch.modules[name.rpartition(".")[0]]
-        if held.same_as and (held.same_as in covered or held.same_as.startswith(inside)):
+        is_used = held.same_as in covered or held.same_as.startswith(inside)
+        # Counts of batches have no variable.
+        if held.same_as and is_used and "int" not in held.dtype:
             yield {"torch": name, "same_as": held.same_as}
         elif held.kind == "parameter" or name.rpartition(".")[2] in owner.buffers:
             yield {"torch": name, "drop": UNREAD}

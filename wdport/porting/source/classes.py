@@ -32,6 +32,7 @@ from wdport.porting.source.body import Body, BodyWriter, fold_loops
 from wdport.porting.source.code import Code, Literal, call, constant, listed, literal, text
 from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope, Scopes
+from wdport.porting.source.shared import share
 from wdport.porting.source.starts import Start
 from wdport.porting.source.ways import CALL, Way, ways_of
 
@@ -359,7 +360,8 @@ def merged(instances: Sequence[Instance], facts: Facts) -> Class | None:
     every, branches, previous = class_.paths, 0, class_.paths
     for line in lines:
         paths = frozenset(line.constants)
-        if paths != every and line.line.method:
+        # What is set in other modules is not optional.
+        if paths != every and (line.line.method or "." in line.line.attribute):
             return None
         branches += paths not in (every, previous) and not line.line.attribute
         previous = paths
@@ -442,6 +444,7 @@ class Instances:
             self.by_path.setdefault(scope.path, Instance(scope.path, scope))
         self.lowered = scopes.lowered
         self._place()
+        self.shared = share(self)
         self.trained = self._trained()
         self.ways: dict[int, Way] = {}
         self.classes = self._classes()
@@ -512,6 +515,8 @@ class Instances:
         chain: list[str] = []
         current = path
         while True:
+            if (name := self.shared.get((viewer, current))) is not None:
+                return ".".join(["self", name, *reversed(chain)])
             owner = self.owner_of(current)
             chain.append(owner.parts[current].expression)
             if owner.path == viewer:
@@ -649,11 +654,21 @@ class Instances:
         """The lines of an instance."""
         order = list(instance.parts)
         attributes: dict[str, list[tuple[Attribute, Code]]] = {}
-        for path in sorted(order, key=lambda path: (self._first_use(instance, path), order.index(path))):
+        shared_paths = {path for _, path in self.shared}
+
+        def place(path: str) -> tuple[bool, int, int]:
+            # What others hold comes first, so that Keras names it after this attribute.
+            return path not in shared_paths, self._first_use(instance, path), order.index(path)
+
+        for path in sorted(order, key=place):
             attribute = instance.parts[path]
             attributes.setdefault(attribute.name, []).append((attribute, self._constructor(path, instance)))
         for name, elements in attributes.items():
             instance.lines.append(SourceLine(Code((f"self.{name} = ", *_made_by(elements).parts)), name))
+        for (holder, path), name in self.shared.items():
+            if path in instance.parts:
+                target = f"{self.expression(instance.path, holder)}.{name}"
+                instance.lines.append(SourceLine(text(f"{target} = {self.expression(instance.path, path)}"), target))
         lengths = {f"self.{name}": len(elements) for name, elements in attributes.items()
                    if elements[0][0].index is not None}  # fmt: skip
         # So that instances of one class leave the same steps to their methods.

@@ -138,6 +138,8 @@ class Scopes:
             self._use(placed.value, self.root, leaves=True)
         for scope in self.by_serial.values():
             scope.results.sort(key=lambda value: self._rank(scope, value))
+            # The layer that has a variable is built by then, if the other arguments call it.
+            scope.parameters.sort(key=lambda value: value.kind == "variable")
 
     def _use(self, value: KerasValue, scope: Scope, leaves: bool = False) -> None:
         if value.kind == "constant" or (value.kind == "variable" and self.is_below(value, scope)):
