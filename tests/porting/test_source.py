@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import sys
 from types import ModuleType
@@ -102,6 +103,26 @@ class Buffered(nn.Module):
         return (x @ x.mT).masked_fill(self.mask[:, :t, :t] == 0, -math.inf).softmax(-1) @ x
 
 
+class Turned(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin, self.turns = nn.Linear(5, 5), False
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.lin(x).flip(-1) if self.turns else self.lin(x)
+
+
+class Copied(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = Turned()
+        self.second = copy.deepcopy(self.first)
+        self.second.turns = True
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.second(self.first(x))
+
+
 def build_rated() -> Rated:
     return Rated(0.25)
 
@@ -139,6 +160,12 @@ def test_instances_that_a_flag_or_an_argument_tells_apart_are_one_class() -> Non
     for line in ("if expand == 1:", adds, "return ops.relu(self.blocks(x))", 'layers.ZeroPadding2D(name="1_pad")',
                  "strides=stride"):  # fmt: skip
         assert line in source, line
+
+
+def test_a_copy_whose_flag_was_changed_is_of_the_same_class() -> None:
+    source = source_of("Copied", "x: b 5")
+    assert source.count("\nclass ") == 2
+    assert "self.second = Turned(turns=True)" in source
 
 
 def test_a_sequential_is_one_unless_a_function_stands_in_it() -> None:

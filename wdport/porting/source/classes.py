@@ -437,8 +437,8 @@ class Instances:
     ) -> None:  # fmt: skip
         self.scopes, self.reserved, self.constructors, self.starts = scopes, reserved, constructors, starts
         modules = scopes.graph.modules
-        self.facts = {path: {**modules[path].flags, **dict(stated_arguments(constructor))}
-                      for path, constructor in constructors.items()}  # fmt: skip
+        self.facts = {path: {**module.flags, **dict(stated_arguments(constructors.get(path, ConstructorCall())))}
+                      for path, module in modules.items()}  # fmt: skip
         self.by_path: dict[str, Instance] = {}
         for scope in sorted(scopes.root.walk(), key=lambda scope: scope.node.serial):
             self.by_path.setdefault(scope.path, Instance(scope.path, scope))

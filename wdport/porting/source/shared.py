@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from wdport.porting.source.names import allowed, unused
+from wdport.porting.lowering.keras_graph import unused
+from wdport.porting.source.names import allowed
 
 if TYPE_CHECKING:
     from wdport.porting.source.classes import Instance, Instances
