@@ -2232,7 +2232,8 @@ def unwrapped(module: Any) -> Any:
     wrapper = next((name for name in ("_orig_mod", "_checkpoint_wrapped_module") if name in inner), None)
     if wrapper is not None:
         return unwrapped(inner[wrapper])
-    inner.update({name: unwrapped(child) for name, child in inner.items()})
+    if isinstance(inner, dict):  # that of a module of TorchScript cannot be changed
+        inner.update({name: unwrapped(child) for name, child in inner.items()})
     return module
 
 

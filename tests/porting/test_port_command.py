@@ -295,7 +295,12 @@ class Summing(Net):
         return super().forward(x.to(torch.bfloat16).softmax(-1).to(x.dtype))
 
 
-scale, waves, asserting, summing = Weighing, Waves, Asserting, Summing
+class Complex(Net):
+    def forward(self, x):
+        return torch.fft.rfft(super().forward(x))
+
+
+scale, waves, asserting, summing, waving = Weighing, Waves, Asserting, Summing, Complex
 
 
 def hooked():
@@ -309,7 +314,15 @@ def hooked():
 def halves():
     model = Net().to(torch.bfloat16)
     model.scales[1].dense.register_forward_hook(lambda _, given, output: output.half().to(output.dtype) + 1)
+    model.register_forward_hook(lambda _, given, output: output.to(torch.bfloat16))
     return model
+
+
+def scripted():
+    import warnings
+
+    with warnings.catch_warnings(action="ignore"):
+        return torch.jit.script(Scale(6))
 
 
 class Timed(nn.Module):
@@ -593,6 +606,7 @@ def test_a_module_that_is_called_in_two_ways(folder: Path, cli: Cli) -> None:
 @pytest.mark.parametrize(("name", "line"), [
     ("valued", "torch.Tensor.__bool__ (net.py:52): Python code reads a value that depends on the inputs, such as in a "
                "branch"),
+    ("waving", "the model: returns complex numbers, which Keras lacks; return torch.view_as_real"),
     ("narrow", "the model: the code takes another way for other sizes: x.shape[1] > 5; state one size for each axis"),
 ])  # fmt: skip
 def test_nothing_is_written_after_a_step_that_leaves_nothing_known(
@@ -614,6 +628,7 @@ def test_nothing_is_written_after_a_step_that_leaves_nothing_known(
         (["net:build", "--input", "x: b 4 5"], 4, "Net: running it raises RuntimeError: mat1 and mat2"),
         (["net:raising", *INPUT], 4, "Raising: running it raises ValueError: not today; "),
         (["net:asserting", *INPUT], 4, "Asserting: running it raises AssertionError: too short; "),
+        (["net:scripted", *INPUT], 4, "net:scripted: gives a module of TorchScript, whose steps are not visible; "),
         (["net:summing", *INPUT], 6, "the reference: computes softmax in 16 bits, "),
         (["net:packed", "--input", "x: b 5 6"], 4, "Packed: running its steps one by one raises AttributeError: "),
         (["net:number", *INPUT], 4, "net:number: "),

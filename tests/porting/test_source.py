@@ -123,6 +123,17 @@ class Copied(nn.Module):
         return self.second(self.first(x))
 
 
+class Placeless(nn.Module):
+    """Computes tensors whose values NumPy does not hold."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(5, 5)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.lin(x) @ torch.eye(5).to_sparse() * torch.zeros(3, device="meta").numel()
+
+
 def build_rated() -> Rated:
     return Rated(0.25)
 
@@ -166,6 +177,12 @@ def test_a_copy_whose_flag_was_changed_is_of_the_same_class() -> None:
     source = source_of("Copied", "x: b 5")
     assert source.count("\nclass ") == 2
     assert "self.second = Turned(turns=True)" in source
+
+
+def test_tensors_without_values_that_numpy_holds() -> None:
+    port = write_port(f"{__name__}:Placeless", ["x: b 5"])
+    assert [missing.method for missing in port.missing] == ["Placeless.to_sparse"]
+    assert (") * 3" in port.source, port.differs) == (True, "")
 
 
 def test_a_sequential_is_one_unless_a_function_stands_in_it() -> None:

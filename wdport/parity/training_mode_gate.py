@@ -308,7 +308,8 @@ class _Steps:
         loss = torch.zeros((), dtype=torch.float64)
         for array in tensors_of(output):
             if array.is_floating_point():
-                finite = array.masked_fill(array.isinf(), 0.0)  # logits of what is not allowed
+                # Outputs may have 16 bits, and infinite ones are logits of what is not allowed.
+                finite = array.double().masked_fill(array.isinf(), 0.0)
                 loss = loss + (finite.sin() + finite.square() / 2).mean()
         if loss.requires_grad:  # a model may have nothing to train
             torch.autograd.backward(loss)
@@ -347,7 +348,7 @@ class _Steps:
         def loss_of(weights: list[jax.Array]) -> Any:
             output, state, penalties = training_call(self._model, weights, fixed, inputs)
             self._masked = any(get_keras_mask(array) is not None for array in tensors(output))
-            arrays = [jnp.where(jnp.isinf(array), 0.0, array) for array in tensors(output)
+            arrays = [jnp.where(jnp.isinf(array), 0.0, array.astype(float)) for array in tensors(output)
                       if jnp.issubdtype(array.dtype, jnp.floating)]  # fmt: skip
             # As in fit: regularizers of weights and of outputs are part of the loss.
             return sum(jnp.mean(jnp.sin(array) + array**2 / 2) for array in arrays) + sum(penalties), state

@@ -149,6 +149,9 @@ def write_port(
     with translated():
         with constructors() as modules_made, constructed() as construction:
             module, _ = recorder.build_alone(target, checkpoint, arguments)
+        if type(module).__module__.startswith("torch.jit."):
+            what = "gives a module of TorchScript, whose steps are not visible"
+            raise MisfitError(target, what, "return the module before torch.jit.script")
         made_by, buffers = constructors_by_path(module, modules_made), construction(module)
         shared = _sharing_memory(module)
         chosen = () if inputs else library_inputs(module)
@@ -181,6 +184,9 @@ def write_port(
     if (refused := lowering.result.refused) is not None:
         place = line_of(refused.node.place)
         port.missing = (Missing(refused.node.name or "the model", refused.what, (place,) if place else ()),)
+        return port
+    if any(tensor.kind == "complex" for tensor in graph.root.outputs):
+        port.missing = (Missing("the model", "returns complex numbers, which Keras lacks; return torch.view_as_real"),)
         return port
     say("writing the source")
     shapes = [input_shape(lowering.result.inputs[spec.name], [_is_free(spec, axis) for axis in spec.axes])
@@ -258,7 +264,9 @@ def _run(graph: Graph, module: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[
     from wdport.porting.replay import replay
 
     try:
-        return inputs, {key: recorder.to_array(tensor) for key, tensor in replay(graph, module, inputs).items()}
+        values = {key: tensor for key, tensor in replay(graph, module, inputs).items() if tensor.device.type != "meta"}
+        return inputs, {key: recorder.to_array(tensor.to_dense() if tensor.is_sparse else tensor)
+                        for key, tensor in values.items()}  # fmt: skip
     except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
         what = f"running its steps one by one raises {recorder.one_line(error)}"
         fix = "pass tensors and plain numbers between its steps, not packed sequences or NumPy arrays"
