@@ -14,7 +14,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from wdport.porting.library_inputs import library_inputs
-from wdport.porting.port import write_port
+from wdport.porting.port import prove_port, write_port
 
 
 class Head(nn.Module):
@@ -232,6 +232,56 @@ def test_inputs_of_models_of_libraries(monkeypatch: pytest.MonkeyPatch) -> None:
         module = kind()
         module.pretrained_cfg = {"input_size": (3, 7, 7)}
         assert library_inputs(module) == (expected,)
+
+
+class Loud(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.attend = nn.MultiheadAttention(8, 2, 0.1, batch_first=True)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        x = 9 * x
+        return self.attend(x, x, x, key_padding_mask=mask)[0]
+
+
+def test_scores_beyond_the_number_that_keras_hides_with_are_left_out() -> None:
+    port = write_port(f"{__name__}:Loud", ["x: b 7 8", "mask: b 7, mask"])
+    prove_port(port)
+    assert port.proved
+    assert port.verdict is not None
+    notes = [str(finding) for finding in port.verdict.gates[0].findings]
+    (note,) = (note for note in notes if "MultiHeadAttention" in note)
+    assert note.startswith("samples of large values are left out from attend on: ")
+    assert not any("one rounding" in note for note in notes)
+
+
+class Moved(nn.Embedding):
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return super().forward(ids + 2) * 3
+
+
+class Tied(nn.Module):
+    """Three modules have the weight of one that is never called, and the places are not trained."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shared = nn.Embedding(12, 6)
+        self.first, self.second, self.head = nn.Embedding(12, 6), Moved(12, 6), nn.Linear(6, 12, bias=False)
+        self.first.weight = self.second.weight = self.head.weight = self.shared.weight
+        self.places = Moved(14, 6).requires_grad_(False)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        return self.head(self.first(ids) + self.second(ids) + self.places(ids))
+
+
+def test_modules_that_compute_more_than_their_layer_and_share_weights_are_proved() -> None:
+    port = write_port(f"{__name__}:Tied", ["ids: b 7, below 9"])
+    prove_port(port)
+    assert port.proved
+    assert port.trains
+    assert "{torch: head.weight, same_as: first.weight}" in port.table
+    assert port.source.count("layers.Embedding(") == 2
+    assert "trainable=False" in port.source
 
 
 class Even(nn.Module):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -84,6 +85,19 @@ def undetermined(conditioning: Conditioning, observation: Observation, case: Cas
     moved = [np.sum(np.square(row), 1) for row in rows if row is not None]
     loose[OUTPUT] = {"made": before | (lost(np.sum(moved, 0).tolist(), observation.outputs) if moved else set())}
     return loose
+
+
+KERAS_MASK: Final = 1e9
+"""The scores of tokens that a mask hides in ``keras.layers.MultiHeadAttention`` with dropout are the negative of it."""
+
+
+def hidden_scores_win(query: Array, key: Array) -> set[int]:
+    """The samples in which a score of attention is below -:data:`KERAS_MASK`, so that Keras's own layer sees what a
+    mask hides; ``query`` and ``key`` are (batch, time, heads, features)."""
+    if not query.ndim == key.ndim == 4 or query.shape[3] != key.shape[3] or query.shape[2] != key.shape[2]:
+        return set()
+    scores = np.einsum("bthd,bshd->bhts", query, key) / query.shape[3] ** 0.5
+    return set(np.flatnonzero(scores.min((1, 2, 3), initial=0.0) < -KERAS_MASK).tolist())
 
 
 def _explained(effect: float) -> float:

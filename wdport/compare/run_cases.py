@@ -12,8 +12,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from math import inf
+from typing import Any
 
 import jax
+import keras
 import numpy as np
 
 from wdport.compare.alignment import Alignment
@@ -23,7 +25,16 @@ from wdport.compare.comparison import Clock, Companion, Comparison, OutputParts,
 from wdport.compare.findings import OUTPUT
 from wdport.compare.gate_bounds import FLOAT32_SHARE
 from wdport.compare.gate_bounds import bounds as default_bounds
-from wdport.compare.gates import NOTHING, Explained, Loose, beyond, explained, undetermined
+from wdport.compare.gates import (
+    KERAS_MASK,
+    NOTHING,
+    Explained,
+    Loose,
+    beyond,
+    explained,
+    hidden_scores_win,
+    undetermined,
+)
 from wdport.compare.layer_errors import (
     InPort,
     floors_of,
@@ -131,6 +142,8 @@ class _Engine:
         self.first: Outputs | None = None  # the port's on the first inputs
         # Of inputs without a batch axis, which extreme values fill as a whole: the calls and outputs of ordinary ones.
         self.ordinary: tuple[Mapping[str, ExpectedCall], Outputs] = ({}, ())
+        # Samples of the case under way in which Keras's own attention sees what a mask hides.
+        self.hidden: set[int] = set()
         self.own_values = False  # whether isolated sides get other values, such as an input of another size
 
     def run(self, cases: Sequence[Case]) -> None:
@@ -320,6 +333,7 @@ class _Engine:
             conditioning = result.reference.conditioning(started.case, "float64")
             loose = undetermined(conditioning, started.observation, started.case)
             loose = {name: parts for name, parts in loose.items() if name in (*differing, OUTPUT)}
+            self._leave_out_hidden(started, loose)
             determined = self._tap_errors(through, started, started.calls, started.into, loose, "running")
             running |= {name: determined[name] for name in differing}
         isolated, isolated_outputs, into = running, outputs, started.into
@@ -401,11 +415,34 @@ class _Engine:
             fed, lost = samples.get("fed", ()), samples.get(part, ())
             sides = [without(floors or (0.0,) * len(kinds), samples) if samples else floors for samples in (fed, lost)]
             errors[tap.reference] = tap_errors(tap, calls, expected, sides[0], sides[1], self.ordinary[0])
-            self._leave_out(tap.reference, [kinds[index] for index in sorted({*fed, *lost})])
+            self._leave_out(tap.reference, [kinds[index] for index in sorted({*fed, *lost} - self.hidden)])
         for name in into.misfits:
             error = errors.get(name)
             errors[name] = (0.0, inf) if error is None else error
         return errors
+
+    def _leave_out_hidden(self, started: _Started, loose: Loose) -> None:
+        """Leave out samples in which Keras's own attention sees what a mask hides, in it and in what may follow."""
+        layers, self.hidden = self.port.probes["float64"].layers, set()
+        for tap in started.taps:
+            layer: Any = layers.get(tap.candidate)
+            query, key = (started.calls.get(f"{tap.candidate}/{part}") for part in ("query", "key"))
+            if type(layer) is not keras.layers.MultiHeadAttention or query is None or key is None:
+                continue
+            if not layer.get_config()["dropout"]:
+                continue  # it calls ops.dot_product_attention, which hides with the lowest number
+            if lost := hidden_scores_win(query.outputs[0], key.outputs[0]):
+                self.hidden |= lost
+                for parts in loose.values():
+                    for part in ("fed", "made", "running"):
+                        parts[part] = parts.get(part, set()) | lost
+                kinds = started.case.extremes or (f"scale x{started.case.scale:g}",) * started.case.samples
+                words = ", ".join(dict.fromkeys(SAMPLES.get(kinds[index], kinds[index]) for index in sorted(lost)))
+                text = (
+                    f"samples of {words} are left out from {tap.reference} on: keras.layers.MultiHeadAttention "
+                    f"with dropout gives what a mask hides the score {-KERAS_MASK:g}, and others are lower"
+                )
+                self.result.find(text, tap.reference, "notice")
 
     def _leave_out(self, name: str, kinds: Sequence[str]) -> None:
         """Note that samples of these kinds are left out of a layer."""

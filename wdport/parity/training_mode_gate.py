@@ -285,7 +285,12 @@ class _Steps:
         return gradients
 
     def _trained(self) -> dict[str, torch.nn.Parameter]:
-        return {name: parameter for name, parameter in self._module.named_parameters() if parameter.requires_grad}
+        """The parameters that PyTorch trains; one of several names by that with which the table fills a variable."""
+        used = {name for move in self._prepared.plan.moves for name in move.sources}
+        named = [pair for pair in self._module.named_parameters(remove_duplicate=False) if pair[1].requires_grad]
+        names = {id(parameter): name for name, parameter in reversed(named)}
+        names |= {id(parameter): name for name, parameter in reversed(named) if name in used}
+        return {name: parameter for name, parameter in named if names[id(parameter)] == name}
 
     def _moved(self, paths: Collection[str]) -> dict[str, Array]:
         """The reference's parameters and buffers as these variables of the port."""

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from wdport.mapping.kinds import KINDS
 from wdport.mapping.kinds.kind import KerasCall
 from wdport.porting.functions import OPERATORS, SIXTEEN, bound, canonical, is_custom
 from wdport.porting.graph import Graph, Node, Size, SizeExpression, SizeFloat, TensorSource, TracedTensor, numbers
@@ -310,12 +311,15 @@ class GraphLowering:
 
     def _layer_variable(self, name: str, tensor: TracedTensor) -> Placed | None:
         """A weight of a layer that has it as its variable; ``None`` if no layer has."""
-        path, _, last = name.rpartition(".")
-        layer = next((layer for layer in self.result.layers.values() if layer.torch == path and layer.kind), None)
+        path, layer = name, self.holder(name)
+        if layer is None:
+            path, layer = self.shared_with(name)
         if layer is None:
             return None
-        variable, order = weight_in_keras(self.graph.modules[path].torch, last, len(tensor.shape))
-        value = self.alias(name, variable) if variable else None
+        owner, _, last = path.rpartition(".")
+        kind = next((one.module for one in KINDS[layer.kind].functions), self.graph.modules[owner].torch)
+        variable, order = weight_in_keras(kind, last, len(tensor.shape))
+        value = self.alias(path, variable) if variable else None
         if value is None:
             raise NotLoweredError(f"reads {name}, a weight of a layer, by itself")
         return Placed(value, order, tensor.shape, tensor.dtype)
@@ -423,14 +427,32 @@ class GraphLowering:
 
     def alias(self, path: str, variable: str) -> KerasValue | None:
         """A variable of the layer that holds a tensor; ``None`` if there is no such layer."""
-        owner = path.rpartition(".")[0]
-        if not any(layer.torch == owner and layer.kind for layer in self.result.layers.values()):
+        layer = self.holder(path)
+        if layer is None:
             return None
-        alias = Alias(path, owner, variable)
+        alias = Alias(path, layer.torch, variable)
         name = next((name for name, other in self.result.aliases.items() if other == alias), "")
         name = name or f"a{len(self.result.aliases)}"
         self.result.aliases[name] = alias
         return KerasValue("variable", name)
+
+    def holder(self, path: str) -> KerasLayer | None:
+        """The layer that has a tensor of the PyTorch model as its variable."""
+        owner = path.rpartition(".")[0]
+        for row in self.result.rows:
+            layer = self.result.layers.get(row["keras"].partition("/")[0])
+            if layer is not None and layer.kind and row["torch"] == (owner if "kind" in row else path):
+                return layer
+        return None
+
+    def shared_with(self, path: str) -> tuple[str, KerasLayer | None]:
+        """Another name of a tensor of the PyTorch model, and the layer that has that as its variable."""
+        tensors = self.graph.tensors
+        first = (tensors[path].same_as or path) if path in tensors else ""
+        for name, held in tensors.items():
+            if name != path and first in (name, held.same_as) and (layer := self.holder(name)) is not None:
+                return name, layer
+        return "", None
 
     def layer(self, call: KerasCall, value: Any, *more: Any, torch: str, kind: str = "", **kwargs: Any) -> KerasValue:
         """Add a layer, unless this place in the PyTorch model has it already, and a call of it."""

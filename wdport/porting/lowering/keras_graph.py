@@ -236,14 +236,15 @@ def rows_besides(lowered: KerasGraph, torch: Graph) -> Iterator[Mapping[str, str
     """The rows of the tensors that no step reads: those that are another one, and those that are dropped."""
     covered = {row["torch"] for row in lowered.rows if "kind" not in row}
     inside = tuple(f"{row['torch']}." if row["torch"] else "" for row in lowered.rows if "kind" in row)
+    used = {name for name in torch.tensors if name in covered or name.startswith(inside)}
+    firsts = {torch.tensors[name].same_as or name: name for name in sorted(used, reverse=True)}
     for name, held in torch.tensors.items():
-        if name in covered or name.startswith(inside):
+        if name in used:
             continue
-        owner = torch.modules[name.rpartition(".")[0]]
-        is_used = held.same_as in covered or held.same_as.startswith(inside)
+        owner, first = torch.modules[name.rpartition(".")[0]], firsts.get(held.same_as or name)
         # Counts of batches have no variable.
-        if held.same_as and is_used and "int" not in held.dtype:
-            yield {"torch": name, "same_as": held.same_as}
+        if first is not None and "int" not in held.dtype:
+            yield {"torch": name, "same_as": first}
         elif held.kind == "parameter" or name.rpartition(".")[2] in owner.buffers:
             yield {"torch": name, "drop": UNREAD}
 

@@ -67,10 +67,10 @@ def _tied(lowering: GraphLowering, node: Node) -> Placed | None:
     assert module is not None
     path = f"{module.path}.weight".lstrip(".")
     held = lowering.graph.tensors.get(path)
-    first = held.same_as if held is not None else ""
-    owner = lowering.graph.modules[first.rpartition(".")[0]].torch if first else ""
+    first, holder = lowering.shared_with(path)
+    owner = {"linear": "Linear", "embedding": "Embedding"}.get(holder.kind, "") if holder is not None else ""
     weight: KerasValue | None = None
-    if owner in ("Linear", "Embedding"):
+    if owner:
         weight = lowering.alias(first, "embeddings" if owner == "Embedding" else "kernel")
     elif held is not None and path in lowering.result.variables:
         # Read before, in PyTorch's order, which is that of an embedding.
@@ -82,7 +82,9 @@ def _tied(lowering: GraphLowering, node: Node) -> Placed | None:
         weight = lowering.emit("ops.transpose", weight)
     value, output = lowering.plain(node.inputs[0]), node.outputs[0]
     if module.torch == "Embedding":
-        rows = lowering.placed(lowering.emit("ops.take", weight, value, axis=0), output)
+        # Keras loads a model by calling it with floating-point numbers, which layers.Embedding casts too.
+        numbers = lowering.emit("ops.cast", value, "int32")
+        rows = lowering.placed(lowering.emit("ops.take", weight, numbers, axis=0), output)
         return without_slope(lowering, rows, value, module.settings.get("padding_idx"))
     result = lowering.emit("@", value, weight)
     if "bias" in module.parameters:
@@ -105,7 +107,7 @@ def lower_function(lowering: GraphLowering, node: Node, arguments: Mapping[str, 
     function = canonical(node.name)
     name = FUNCTIONS[function].module
     weights = [tensor for tensor in node.inputs[1:] if tensor.source.kind in ("parameter", "buffer")]
-    owners = {tensor.source.name.rpartition(".")[0] for tensor in weights}
+    owners = {_own_name(lowering, tensor.source.name).rpartition(".")[0] for tensor in weights}
     names = {tensor.source.name.rpartition(".")[2] for tensor in weights}
     owner = next(iter(owners), "")
     if len(weights) != len(node.inputs) - 1 or len(owners) > 1 or not names <= _STANDARD:
@@ -120,6 +122,15 @@ def lower_function(lowering: GraphLowering, node: Node, arguments: Mapping[str, 
             return lowering.place(arguments["input"])
         raise NotLoweredError(f"{function} that drops values in inference, too")
     return _called(lowering, node, name, settings, owner)
+
+
+def _own_name(lowering: GraphLowering, name: str) -> str:
+    """The name that a tensor has in the module that calls a function with it, if it has one there."""
+    tensors, caller = lowering.graph.tensors, lowering.graph.nodes[lowering.node.parent].module
+    if lowering.shared_with(name)[1] is not None:
+        raise NotLoweredError(f"{name} is the weight of another layer")
+    inner = f"{caller.path if caller is not None else ''}.{name.rpartition('.')[2]}".lstrip(".")
+    return inner if inner in tensors and name in (inner, tensors[inner].same_as) else name
 
 
 def _is_shared(lowering: GraphLowering, path: str, names: set[str]) -> bool:
@@ -244,7 +255,7 @@ def _chain(lowering: GraphLowering, counterpart: Counterpart, value: KerasValue,
         if has_row and not has_layer:
             step = lowering.result.steps[value.step]
             row = {"torch": path, "keras": step.layer, "kind": counterpart.kind}
-            tensors = _tensor_rows(lowering, path, step.layer)
+            tensors = _tensor_rows(lowering, path, step.layer, fed, counterpart.kind)
             lowering.result.rows += tensors or [row | _axes(lowering, fed, path)]
     return value
 
@@ -257,20 +268,46 @@ def _is_activation(call: KerasCall) -> bool:
     )
 
 
-def _tensor_rows(lowering: GraphLowering, path: str, layer_name: str) -> list[dict[str, str]]:
-    """The rows of the weights of a module that is never called, as in ``F.linear(x, self.dense.weight)``: verify has no
-    layer there to compare."""
+def _tensor_rows(
+    lowering: GraphLowering, path: str, layer_name: str, fed: KerasValue, kind: str
+) -> list[dict[str, str]]:
+    """The rows of the weights of a module that is never called, as in ``F.linear(x, self.dense.weight)``, or that
+    computes more than the layer: verify has no layer there to compare."""
     module = lowering.graph.modules[path]
-    if any(node.module is not None and node.module.path == path for node in lowering.graph.nodes):
+    is_called = any(node.module is not None and node.module.path == path for node in lowering.graph.nodes)
+    if is_called and _is_all(lowering, path, fed):
         return []
     rows = []
+    # The class whose function the module calls, of which it may be a subclass.
+    torch = next((one.module for one in KINDS[kind].functions), module.torch) if is_called else module.torch
     for name, shape in module.parameters.items():
-        variable, order = weight_in_keras(module.torch, name, len(shape))
+        variable, order = weight_in_keras(torch, name, len(shape))
+        if not variable and len(shape) == 1:
+            variable = next((part.keras[0] for part in KINDS[kind].parts if part.torch == (f"{{{name}}}",)), "")
+        if not variable and is_called:
+            raise NotLoweredError(f"{path} computes more than its layer")
         if not variable:
             return []
         rule = axes_text(axis_letters(len(order)), order) if order != identity(len(order)) else "identity"
         rows.append({"torch": f"{path}.{name}", "keras": f"{layer_name}/{variable}", "rule": rule})
     return rows
+
+
+def _is_all(lowering: GraphLowering, path: str, fed: KerasValue) -> bool:
+    """Whether a module computes only what its layer does, up to the order of axes; ``fed`` is the layer's input."""
+    graph, node = lowering.graph, lowering.node
+    caller = graph.nodes[node.parent]
+    if node.module is not None or caller.module is None or caller.module.path != path:
+        return True
+    if not any(placed.value == fed for tensor in caller.inputs if (placed := lowering.places.get(tensor.source))):
+        return False
+    source = caller.outputs[0].source
+    while source.kind == "node" and source.node != node.serial:
+        step = graph.nodes[source.node]
+        if step.same is None and canonical(step.name) not in _PERMUTING:
+            return False
+        source = step.inputs[0].source
+    return source.kind == "node" and len(caller.outputs) == 1
 
 
 def _axes(lowering: GraphLowering, value: KerasValue, path: str) -> dict[str, str]:
@@ -283,6 +320,8 @@ def _axes(lowering: GraphLowering, value: KerasValue, path: str) -> dict[str, st
         return {}
     return {"axes": axes_text(axis_letters(len(placed.order)), placed.order)}
 
+
+_PERMUTING = ("permute", "transpose", "movedim", "T", "mT", "contiguous")
 
 _FUNCTIONS: Mapping[str, Callable[[KerasCall], str]] = {
     "layers.ReLU": lambda call: "ops.relu6" if call.arguments.get("max_value") else "ops.relu",

@@ -16,20 +16,23 @@ _OTHERWISE = ("layers.BatchNormalization", "layers.MultiHeadAttention")
 def freeze(lowered: KerasGraph, graph: Graph) -> list[str]:
     """Make the layers of which PyTorch trains no weight not trainable; returns the parameters of others that it does
     not train."""
-    left: list[str] = []
+    left: dict[str, None] = {}
     for row in lowered.rows:
-        inside = f"{row['torch']}."
-        parameters = {name: held.trained for name, held in graph.tensors.items()
-                      if held.kind == "parameter" and name.startswith(inside)}  # fmt: skip
-        if "kind" not in row or all(parameters.values()):
+        # A row of a layer, or of one of its weights.
+        layer = row["keras"].partition("/")[0].replace("<layer>", "*")
+        names = [name for name in lowered.layers if fnmatchcase(name, layer)]
+        held = {row["torch"]} if "rule" in row else set()
+        held |= {other["torch"] for other in lowered.rows if "rule" in row and other["keras"].startswith(f"{layer}/")}
+        parameters = {name: tensor.trained for name, tensor in graph.tensors.items() if tensor.kind == "parameter"
+                      and (name in held or ("kind" in row and name.startswith(f"{row['torch']}.")))}  # fmt: skip
+        if not names or all(parameters.values()):
             continue
-        names = [name for name in lowered.layers if fnmatchcase(name, row["keras"].replace("<layer>", "*"))]
         if any(parameters.values()) or lowered.layers[names[0]].call.name in _OTHERWISE:
-            left += [name for name, trained in parameters.items() if not trained]
+            left |= dict.fromkeys(name for name, trained in parameters.items() if not trained)
             continue
         for name in names:
             lowered.layers[name] = replace(lowered.layers[name], call=_untrained(lowered.layers[name].call))
-    return left
+    return list(left)
 
 
 def _untrained(call: KerasCall) -> KerasCall:
