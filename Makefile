@@ -6,10 +6,11 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 
-.PHONY: help demo demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real port report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
+.PHONY: help demo demo-weather demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real port report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
 
 help:
-	@echo "make demo    train a small model in PyTorch, convert it, verify the port, plot drawn weather next to the data"
+	@echo "make demo    train a small CNN in PyTorch, write it in Keras, verify the port, use it without PyTorch"
+	@echo "make demo-weather  a diffusion model: convert it, verify the port, plot drawn weather next to the data"
 	@echo "make demo-digits  the same with a U-Net of diffusers that draws digits"
 	@echo "make demo-text  a language model that fills gaps in sentences"
 	@echo "make docs    the documentation as a site in build/site"
@@ -49,6 +50,10 @@ $(READY): pyproject.toml constraints.txt
 
 # Each command, what it is for and how long it took; examples/README.md explains them.
 demo: $(READY)
+	@$(BIN)/python examples/demo.py cnn
+
+# A WaveletDiff model of hourly weather, which wdport converts without a table.
+demo-weather: $(READY)
 	@$(BIN)/python examples/demo.py weather
 
 # The same with a U-Net of diffusers that draws digits of every class.

@@ -1,7 +1,8 @@
 """Run a demonstration, one command after another, with the purpose and duration of each.
 
-`make demo`, `make demo-digits` and `make demo-text` call this. The commands can be copied: they run in the root of the
-repository, with `.venv` activated. docs/tutorial.md explains those of `weather`.
+`make demo`, `make demo-weather`, `make demo-digits` and `make demo-text` call this. The commands can be copied: they
+run in the root of the repository, with `.venv` activated. docs/tutorial.md explains those of `cnn`, and docs/weather.md
+those of `weather`.
 """
 
 from __future__ import annotations
@@ -16,6 +17,20 @@ from pathlib import Path
 
 Step = tuple[str, str]
 """The purpose of a command, and the command."""
+
+CNN: list[Step] = [
+    ("Train a small CNN in PyTorch on scikit-learn's digits.", "python examples/cnn/train.py demo/cnn"),
+    ("Go to its code, cnn.py, and its weights, cnn.pt.", "cd demo/cnn"),
+    (
+        "Write the Keras model, move the weights into it, and prove that both models compute the same.",
+        "wdport port cnn:CNN --input 'image: b 1 8 8' --checkpoint cnn.pt --force",
+    ),
+    (
+        "Compare the two files layer by layer.",
+        "wdport verify cnn.pt cnn.keras --mapping cnn_keras.yaml --html cnn.html",
+    ),
+    ("Read the held-out digits with Keras alone.", "python ../../examples/cnn/check.py"),
+]
 
 WEATHER: list[Step] = [
     ("Train a small diffusion model in PyTorch on a year of hourly weather.", "python examples/weather/train.py demo"),
@@ -62,8 +77,13 @@ TEXT: list[Step] = [
     ),
 ]  # fmt: skip
 
-STORIES = {"weather": WEATHER, "digits": DIGITS, "text": TEXT}
+STORIES = {"cnn": CNN, "weather": WEATHER, "digits": DIGITS, "text": TEXT}
 LOOK_AT = {
+    "cnn": {
+        "demo/cnn/cnn_keras.py": "the Keras source, with the classes and names of cnn.py: look at this first",
+        "demo/cnn/cnn.html": "what verify compared, layer by layer; open it in a browser",
+        "demo/cnn/cnn.keras": "the model; keras.saving.load_model reads it after `import cnn_keras`",
+    },
     "weather": {
         "demo/weather.png": "real and drawn days side by side: look at this first",
         "demo/weather.html": "what verify compared, layer by layer; open it in a browser",
@@ -96,7 +116,11 @@ def run(command: str) -> float:
     """Run a command and return the seconds that it took. Exits if the command fails."""
     started = time.monotonic()
     say(f"$ {command}")
-    done = subprocess.run(shlex.split(command), env=environment(), check=False)
+    words = shlex.split(command)
+    if words[0] == "cd":
+        os.chdir(words[1])
+        return 0.0
+    done = subprocess.run(words, env=environment(), check=False)
     if done.returncode:
         say(f"this command ended with exit code {done.returncode}")
         raise SystemExit(done.returncode if done.returncode > 0 else 1)

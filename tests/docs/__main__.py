@@ -3,7 +3,7 @@
 ``python -m tests.docs [PAGE ...]`` runs pages, all of them without a name. ``--update`` replaces the output below every
 command that shows one, but for outputs with a line ``...``. ``--files FOLDER`` takes files by their names in the pages
 from a folder, such as a trained ``etth1.ckpt`` and ``etth1.config.yaml``, in place of the small ones of the tests.
-Pages that describe what a trained model draws are updated only with it: ``make demo``, then ``--files .``.
+Pages that describe what a trained model draws are updated only with it: ``make demo-weather``, then ``--files .``.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tempfile import TemporaryDirectory
 from tests.docs.blocks import ROOT, blocks_of, pages
 from tests.docs.runner import Fault, prepared, run
 
-TRAINED = {"docs/tutorial.md": "demo/weather.ckpt"}
+TRAINED = {"docs/weather.md": "demo/weather.ckpt"}
 """Pages whose text is about results of a trained model, and its file."""
 
 
@@ -46,7 +46,7 @@ def main() -> int:
     options = parser.parse_args()
     for page in options.pages or pages() if options.update else ():
         if page in TRAINED and not (options.files and (options.files / TRAINED[page]).is_file()):
-            parser.error(f"{page} needs the trained {TRAINED[page]}: make demo, then --files .")
+            parser.error(f"{page} needs the trained {TRAINED[page]}: make demo-weather, then --files .")
     failed = 0
     for page in options.pages or pages():
         with TemporaryDirectory() as folder, prepared(page, Path(folder), options.files, options.update) as on:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from collections.abc import Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -122,20 +124,27 @@ def valid(path: Path) -> None:
     path.write_text(path.with_name("twins.py").read_text().replace('3, "same")', '3, "valid")'))
 
 
-def onet(path: Path) -> None:
-    """The guide's files, and a checkpoint with random weights; ``path`` is the checkpoint."""
-    import sys
-
+def untrained(path: Path, module: str, build: str) -> None:
+    """A checkpoint with random weights of the model that a function of a module in the same folder builds."""
     import torch
 
     from tests.families.toys.nets import randomised
 
-    models(path, ("net.py", "twins.py", "onet.yaml"))
-    sys.modules.pop("net", None)
-    import net  # type: ignore[import-not-found]
+    sys.modules.pop(module, None)
+    torch.save(randomised(getattr(import_module(module), build)()).state_dict(), path)
+    sys.modules.pop(module, None)
 
-    torch.save(randomised(net.build()).state_dict(), path)
-    sys.modules.pop("net", None)
+
+def onet(path: Path) -> None:
+    """The guide's files, and a checkpoint with random weights; ``path`` is the checkpoint."""
+    models(path, ("net.py", "twins.py", "onet.yaml"))
+    untrained(path, "net", "build")
+
+
+def digits(path: Path) -> None:
+    """The network of README.md, and a checkpoint with random weights; ``path`` is the checkpoint."""
+    path.with_name("digits.py").write_text(next(block.text for block in blocks_of("README.md") if block.file))
+    untrained(path, "digits", "Digits")
 
 
 def points(path: Path) -> None:
@@ -223,6 +232,7 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "stats.json": statistics,
     "ETTh1.csv": series,
     "onet.pt": onet,
+    "digits.pt": digits,
     "net.py": models,
     "valid.py": valid,
     "other.pt": lambda path: shutil.copyfile(path.with_name("onet.pt"), path),
@@ -230,6 +240,7 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "my_project/model.py": text(PROJECT),
     "demo/weather.ckpt": lambda path: checkpoint(path, WEATHER),
     "demo/weather.config.yaml": lambda path: training_config(path, WEATHER),
+    "examples/cnn": lambda path: shutil.copytree(ROOT / "examples" / "cnn", path),
     "examples/weather": lambda path: shutil.copytree(ROOT / "examples" / "weather", path),
     "recorder.py": copy("wdport/recorder.py"),
     "loader.py": copy("wdport/exporting/loader.py"),
@@ -263,8 +274,9 @@ def _own(path: Path, source: str, table: str) -> None:
 
 
 PAGES: Mapping[str, tuple[str, ...]] = {
-    "docs/index.md": ("onet.pt",),
-    "docs/tutorial.md": ("demo/weather.ckpt", "demo/weather.config.yaml", "examples/weather"),
+    "docs/index.md": ("digits.pt",),
+    "docs/tutorial.md": ("examples/cnn",),
+    "docs/weather.md": ("demo/weather.ckpt", "demo/weather.config.yaml", "examples/weather"),
     "docs/own-model.md": ("onet.pt",),
     "docs/own-sampling.md": ("examples/points",),
     "docs/suggest.md": ("net.py", "valid.py"),

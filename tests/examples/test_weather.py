@@ -1,4 +1,4 @@
-"""The demonstration: its data, its model, its scores, and that the tutorial shows the commands that it runs."""
+"""The diffusion model of weather: its data, its model, its scores; and that pages show what the demonstrations run."""
 
 from __future__ import annotations
 
@@ -160,20 +160,23 @@ def test_scores_tell_good_samples_from_bad(
     assert scripts["check"].nearest(held_out, training, scale) > 0.3
 
 
-def test_the_tutorial_shows_the_commands_that_are_run(scripts: dict[str, ModuleType]) -> None:
-    """But for --force, which `make demo` needs the second time that it runs."""
-    pages = EXAMPLES.parent / "docs" / "tutorial.md", EXAMPLES / "README.md"
+def test_the_tutorials_show_the_commands_that_are_run(scripts: dict[str, ModuleType]) -> None:
+    """But for --force, which `make demo` needs the second time that it runs. A page may repeat a command."""
+    docs = EXAMPLES.parent / "docs"
+    pages = docs / "tutorial.md", docs / "weather.md", EXAMPLES / "README.md"
     text = "".join(page.read_text(encoding="utf-8") for page in pages).replace("\\\n", "").replace(" --force", "")
     shown = [" ".join(line.split()) for line in re.findall(r"^\$ (.*)$", text, re.MULTILINE)]
-    stories = [step for story in ("WEATHER", "DIGITS") for step in getattr(scripts["demo"], story)]
+    stories = [step for story in ("CNN", "WEATHER", "DIGITS") for step in getattr(scripts["demo"], story)]
     run = [command.replace(" --force", "") for _, command in stories]
-    assert [command for command in shown if command in run] == run
+    assert [command for command in dict.fromkeys(shown) if command in run] == run
 
 
 def test_a_command_that_fails_ends_the_demonstration(
-    scripts: dict[str, ModuleType], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    scripts: dict[str, ModuleType], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    steps = [("Fails.", "python -c 'raise SystemExit(3)'"), ("Never runs.", "python -c 1")]
+    monkeypatch.chdir(tmp_path.parent)  # and back after `cd`
+    steps = [("Goes.", f"cd {tmp_path.name}"), ("Fails.", "python -c 'open(\"here\", \"w\"); raise SystemExit(3)'"),
+             ("Never runs.", "python -c 1")]  # fmt: skip
     monkeypatch.setitem(scripts["demo"].STORIES, "digits", steps)
     with pytest.raises(SystemExit) as ended:
         scripts["demo"].main(["digits"])
@@ -181,3 +184,4 @@ def test_a_command_that_fails_ends_the_demonstration(
     out = capsys.readouterr().out
     assert "this command ended with exit code 3" in out
     assert "Never runs" not in out
+    assert (tmp_path / "here").exists()
