@@ -18,7 +18,7 @@ def check_sizes(as_traced):
 def attention_weights(query, key, mask=None, causal=False, scale=None):
     """Weights of scaled dot-product attention of (..., time, features); zeros for a query that sees nothing."""
     scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
-    scores = query @ ops.swapaxes(key, -1, -2) * scale
+    scores = (query * scale) @ ops.swapaxes(key, -1, -2)
     if causal:
         scores = ops.where(ops.tril(ops.ones_like(scores, dtype="bool")), scores, -math.inf)
     if mask is None:
