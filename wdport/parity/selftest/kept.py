@@ -16,7 +16,6 @@ from pathlib import Path
 
 import jax
 
-import wdport
 from wdport.errors import printable
 from wdport.jax_settings import Unusable, cache_folder, chosen_numerics
 
@@ -78,7 +77,7 @@ def _key(bounds: Mapping[str, float]) -> str:
     settings = (os.environ.get("XLA_FLAGS", ""), sorted((chosen_numerics() or {}).items(), key=str))
     facts = (machine, settings, [(name, version(name)) for name in PACKAGES], sorted(bounds.items()))
     digest = hashlib.sha256(repr(facts).encode())
-    root = Path(wdport.__file__).parent
+    root = Path(__file__).parents[2]
     for path in sorted(root.rglob("*.py")):
         digest.update(f"{path.relative_to(root)}".encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:32]
