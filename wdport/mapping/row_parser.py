@@ -8,6 +8,7 @@ from typing import cast, get_args
 
 from wdport.errors import did_you_mean
 from wdport.mapping.axes import RULES, AxisError, Combine, Rule, find_rule
+from wdport.mapping.kinds import kinds_named
 from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.kind import Inner, Kind, Part
 from wdport.mapping.names import NamePattern
@@ -144,8 +145,18 @@ def _kind(fields: YamlFields, kinds: Mapping[str, Kind]) -> Kind | None:
     if (name := fields.optional_text("kind")) is None:
         return None
     if name not in kinds:
-        raise fields.fault(f"unknown kind {name!r}", did_you_mean(name, kinds, "use one of docs/mapping.md"))
+        raise fields.fault(f"unknown kind {name!r}", _meant(name, kinds))
     return kinds[name]
+
+
+def _meant(name: str, kinds: Mapping[str, Kind]) -> str:
+    """What to do about a kind that no table may name."""
+    meant = kinds_named(name)
+    if tabled := [kind for kind in meant if kind in kinds]:
+        return f"did you mean {' or '.join(tabled)}?"
+    if meant:
+        return "a layer without weights: leave out its kind, and state axes if they change"
+    return did_you_mean(name, kinds, "use one of docs/mapping.md")
 
 
 def _names(fields: YamlFields, kind: Kind | None) -> dict[str, str]:

@@ -7,6 +7,7 @@ read it. Nothing here imports torch or keras: classes are texts.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
@@ -49,6 +50,20 @@ for _kind in CATALOGUE:
         _TORCH.setdefault(_class.short, []).append((_class, _kind.name))
     for _at, _name in enumerate(_kind.keras if _kind.evident else ()):
         _KERAS.setdefault(_name, []).append((_at, _kind.name))
+
+_NAMED: dict[str, dict[str, int]] = {}
+for _kind in CATALOGUE:
+    for _at, _name in (*((0, name.short) for name in _kind.torch), *enumerate(_kind.keras)):
+        _NAMED.setdefault(_name.casefold(), {}).setdefault(_kind.name, _at)
+
+
+def kinds_named(text: str) -> tuple[str, ...]:
+    """Return the kinds that a text means: a class of either library (``nn.Linear``, ``BatchNormalization``,
+    ``max_pooling2d``), or a kind without its number of axes (``conv``); none for any other text."""
+    word = text.rpartition(".")[2].replace("_", "").casefold()
+    sized = (kind.name for kind in CATALOGUE if re.fullmatch(rf"{re.escape(word)}\dd", kind.name.replace("_", "")))
+    ranks = _NAMED.get(word, {})
+    return tuple(kind for kind, rank in ranks.items() if rank == min(ranks.values())) or tuple(sized)
 
 
 def kinds_of_module(module: object) -> tuple[str, ...]:
