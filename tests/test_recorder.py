@@ -861,6 +861,28 @@ REFUSALS: dict[str, tuple[str, Any, int, str]] = {
 }  # fmt: skip
 
 
+BAD_IMPORTS = {
+    "import absent_library": r"raises ModuleNotFoundError: No module named 'absent_library' \(bad_1.py, line 1\)",
+    "raise ModuleNotFoundError('needs x')": r"raises ModuleNotFoundError: needs x \(bad_2.py, line 1\)",
+    "from json import nonsense": r"raises ImportError: cannot import name 'nonsense' from 'json' .*bad_3.py, line 1\)",
+    "import json\njson.nonsense": r"raises AttributeError: .* no attribute 'nonsense' \(bad_4.py, line 2\)",
+    "import bad_1": r"raises ModuleNotFoundError: No module named 'absent_library' \(bad_1.py, line 1\)",
+    "def f(:": r"raises SyntaxError: invalid syntax \(bad_6.py, line 1\)$",
+}
+
+
+@pytest.mark.parametrize(("number", "text"), [*enumerate(BAD_IMPORTS, 1)])
+def test_a_failing_import_within_a_module_is_named(
+    number: int, text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for index, body in enumerate(BAD_IMPORTS, 1):
+        (tmp_path / f"bad_{index}.py").write_text(body)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(Refusal) as refusal:
+        recorder.find_function(f"bad_{number}:build")
+    assert re.search(BAD_IMPORTS[text], refusal.value.what)
+
+
 INPUTS = FAMILY.signature(SMALL).inputs
 
 

@@ -30,6 +30,7 @@ import random
 import re
 import secrets
 import sys
+import traceback
 import warnings
 import zipfile
 import zlib
@@ -592,7 +593,7 @@ def parse_inputs(texts: Sequence[str]) -> tuple[Input, ...]:
     for text in texts:
         match = _INPUT.fullmatch(_IDS.sub(", below ", text))
         if match is None:
-            raise ValueError(f"{text!r} is not NAME: AXES, such as 'x: b 3 48 48'")
+            raise ValueError(f"{text!r} is not NAME: AXES, such as {_with_numbers(text)!r}")
         stated = _parse_axes(match.group(2), text)
         for axis, size in stated:
             # Sizes without a name are those of their own input.
@@ -604,6 +605,16 @@ def parse_inputs(texts: Sequence[str]) -> tuple[Input, ...]:
     if repeated := [name for name in names if names.count(name) > 1]:
         raise ValueError(f"several inputs have the name {repeated[0]}; each needs its own")
     return tuple(_parsed(text, match, stated, sizes) for text, match, stated in zip(texts, matches, axes))
+
+
+def _with_numbers(text: str) -> str:
+    """An example of the notation, with the numbers of a shape such as ``3,32,32`` or ``(1, 3, 32, 32)``, if it is
+    one."""
+    numbers = re.findall(r"\d+", text)
+    if not numbers or re.search(r"[^\s\d,x()\[\]]", text):
+        return "x: b 3 48 48"
+    batch = numbers[0] == "1" and len(numbers) > 1
+    return " ".join(["x: b", *numbers[batch:]])
 
 
 def _parse_axes(text: str, where: str) -> list[tuple[str, str]]:
@@ -2125,7 +2136,7 @@ def build_alone(
 
 
 def _find_factory(target: str) -> Factory:
-    _parted(target, "MODULE:FUNCTION")
+    parted(target)
     try:
         importlib.import_module("torch")
     except ModuleNotFoundError as error:
@@ -2136,34 +2147,57 @@ def _find_factory(target: str) -> Factory:
 def find_function(target: str) -> Factory:
     """The function that ``module:name`` names, in the current folder or the environment; with ``module:name/path``, one
     that returns this part of the model. Raises :class:`Refusal`."""
-    name, attributes = _parted(target, "MODULE:FUNCTION")
+    name, attributes = parted(target)
     attributes, _, path = attributes.partition("/")
     if os.getcwd() not in sys.path:
         # A console script finds modules in its own folder, not in the current one.
         sys.path.insert(0, os.getcwd())
+    resolved = _imported(name, target)
     try:
-        resolved: Any = importlib.import_module(name)
         for attribute in attributes.split("."):
             resolved = getattr(resolved, attribute)
-    except ModuleNotFoundError as error:
-        # A process that runs a port alone refuses PyTorch, and says so.
-        _, where, why = str(error).partition(" where ")
-        fix = "import it in another module" if why else "run in your project's folder and environment"
-        raise Refusal(2, target, f"no module named {error.name}{where}{why}", fix) from error
     except AttributeError as error:
         near = difflib.get_close_matches(
             attributes, [public for public in dir(sys.modules.get(name)) if public[:1] != "_"], 1
         )
         fix = f"did you mean {name}:{near[0]}?" if near else "name a function of this module"
         raise Refusal(2, target, f"{name} has no {attributes}", fix) from error
-    except ImportError as error:
-        raise Refusal(2, target, one_line(error), "run in your project's folder and environment") from error
-    except (Exception, SystemExit) as error:  # a script without a main guard reads the command line and exits
-        raise Refusal(4, target, f"importing it raises {one_line(error)}", "correct your module") from error
     if not callable(resolved):
         raise Refusal(2, target, "is not a function", "name a function that returns the model")
     factory: Factory = resolved
     return _part_of(factory, path, target) if path else factory
+
+
+def _imported(name: str, target: str) -> Any:
+    """The module of this name; raises :class:`Refusal`, which names the file and line whose import fails."""
+    try:
+        return importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        # A process that runs a port alone refuses PyTorch, and says so.
+        _, where, why = str(error).partition(" where ")
+        if why:
+            what = f"no module named {error.name}{where}{why}"
+            raise Refusal(2, target, what, "import it in another module") from error
+        if error.name and f"{name}.".startswith(f"{error.name}."):
+            fix = "run in your project's folder and environment"
+            raise Refusal(2, target, f"no module named {error.name}", fix) from error
+        fix = "install it, or run in your project's folder and environment"
+        raise Refusal(2, target, f"importing it raises {_at_line(error)}", fix) from error
+    except ImportError as error:
+        raise Refusal(2, target, f"importing it raises {_at_line(error)}", "correct the import") from error
+    except (Exception, SystemExit) as error:  # a script without a main guard reads the command line and exits
+        raise Refusal(4, target, f"importing it raises {_at_line(error)}", "correct your module") from error
+
+
+def _at_line(error: BaseException) -> str:
+    """An error's text, with the last line of the user's own files that led to it; a syntax error names its own."""
+    library = os.path.dirname(os.__file__)
+    lines = [
+        f" ({os.path.basename(path)}, line {line})"
+        for path, line in ((frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__))
+        if path != __file__ and os.path.isfile(path) and not path.startswith(library) and "site-packages" not in path
+    ]
+    return one_line(error) + ("" if isinstance(error, SyntaxError) else "".join(lines[-1:]))
 
 
 def _part_of(factory: Factory, path: str, target: str) -> Factory:
@@ -2181,11 +2215,17 @@ def _part_of(factory: Factory, path: str, target: str) -> Factory:
     return part
 
 
-def _parted(target: str, form: str) -> tuple[str, str]:
+def parted(target: str) -> tuple[str, str]:
+    """The module's name, and what follows the colon; raises :class:`Refusal`."""
     name, _, attributes = target.partition(":")
-    if not name or not attributes:
-        raise Refusal(2, target, f"is not {form}", "write for example my_project.model:build")
-    return name, attributes
+    is_path = "/" in name or name.endswith(".py")
+    if name and attributes and not is_path:
+        return name, attributes
+    fix = "write for example my_project.model:build"
+    module = re.sub(r"\.py$", "", os.path.normpath(name)).replace("/", ".") if name else ""
+    if all(map(str.isidentifier, module.split("."))):
+        fix = f"write {module}:{attributes or 'NAME, with the name of the function that builds the model'}"
+    raise Refusal(2, target, "is not MODULE:FUNCTION", fix)
 
 
 def takes_path(factory: Factory, target: str) -> bool:

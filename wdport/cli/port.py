@@ -59,8 +59,11 @@ def command(request: PortRequest) -> int:
     --checkpoint, with those of the checkpoint.
     """
     require_torch("wdport port")
-    if ":" not in request.target:
-        raise UsageError(request.target, "is not MODULE:FUNCTION", "write for example my_project.model:build")
+    from wdport.compare.reference import translated
+    from wdport.recorder import parted
+
+    with translated():
+        parted(request.target)
     if request.module and request.checkpoint:
         raise UsageError("--checkpoint", "has the weights of the whole model", "leave out --module, or --checkpoint")
     target = f"{request.target}/{request.module}" if request.module else request.target
