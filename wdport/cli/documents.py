@@ -13,7 +13,7 @@ from click.shell_completion import CompletionItem
 
 from wdport.cli.completion import FilePath, matching
 from wdport.cli.console import console
-from wdport.errors import UsageError, WdportError
+from wdport.errors import UsageError, WdportError, printable
 from wdport.files.outputs import OutputPath, is_replaceable, is_stream, require_apart, writable
 
 STDOUT: Final[Literal["-"]] = "-"
@@ -46,6 +46,20 @@ Destination = OutputPath | Literal["-"] | None
 """Where --json writes: to a file, to standard output in place of text, or nowhere."""
 
 
+_SUFFIXES: Final = {"json": (".json",), "html": (".html", ".htm"), "junit": (".xml",), "markdown": (".md",)}
+"""The suffixes of each kind of report."""
+
+_OTHERS: Final = {".pdf", *(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)}
+
+
+def _require_suffix(option: str, path: Path, kind: str) -> None:
+    """Refuse the name of a file of another kind."""
+    suffixes = _SUFFIXES.get(kind, ())
+    if suffixes and path.suffix.lower() in _OTHERS - set(suffixes):
+        name = printable(path.with_suffix(suffixes[0]).name)
+        raise UsageError(path, f"`{option}` writes another kind of file", f"name it {name}")
+
+
 def require_document(
     json_file: str | None, inputs: Mapping[str, Path], outputs: Mapping[str, Path | None] | None = None,
     force: bool = False,
@@ -58,6 +72,7 @@ def require_document(
         return STDOUT if json_file else None
     path = Path(json_file)
     require_apart([*named, ("--json", path)], inputs)
+    _require_suffix("--json", path, "json")
     output = writable(path, inputs, True, "--json", streams=True)
     if not (force or is_stream(path) or is_replaceable(path, "json")):
         raise UsageError(path, "exists already and is not JSON of wdport", "give another name with --json")
@@ -127,6 +142,8 @@ def require_reports(requested: Sequence[Report], inputs: Mapping[str, Path], for
     Special files, such as ``/dev/stdout``, are written to.
     """
     require_apart([(report.option, report.path) for report in requested], inputs)
+    for report in requested:
+        _require_suffix(report.option, report.path, report.kind)
     return {
         report.option: writable(report.path, inputs, force, report.option, report.kind, True) for report in requested
     }

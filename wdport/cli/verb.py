@@ -27,6 +27,9 @@ from wdport.options import Group, Interval
 LONGEST_WORD = 60
 """Characters of a word that an error quotes."""
 
+TOLERANCES = ("--rtol", "--atol", "--tol", "--tolerance", "--threshold")
+"""Options of similar tools, which `wdport verify` has bounds for."""
+
 
 def usage_error(error: click.ClickException) -> UsageError:
     """The error of a command line, to be raised or shown instead of ``error``."""
@@ -39,6 +42,9 @@ def usage_error(error: click.ClickException) -> UsageError:
         word = printable(error.option_name, LONGEST_WORD)
         if context and isinstance(context.command, click.Group):
             see = f"options follow the verb: {path} VERB ... {word}"
+        if "--policy" in options and error.option_name in TOLERANCES:
+            fix = "a policy file sets the bounds: give --policy FILE, see docs/formats/policy.md"
+            return UsageError(path, f"no option {word}", fix)
         # Seldom is the first letter the mistyped one: --cast would be no advice on --fast.
         similar = [name for name in options if name.startswith(error.option_name[:3].casefold())]
         return UsageError(path, f"no option {word}", did_you_mean(error.option_name, similar, see))
