@@ -66,6 +66,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("convert my model.ckpt", 2,
      "wdport convert: unexpected argument 'model.ckpt'; quote a name with spaces: 'my model.ckpt'"),
     ("convert good.ckpt", 2, "good.keras: exists already; give another name with -o, or --force to replace it"),
+    ("convert good.ckpt --mapping missing.yaml", 3, "missing.yaml: no such file; check the path"),
     ("convert good.ckpt --fast", 2, "wdport convert: no option --fast; see wdport convert --help"),
     ("convert good.ckpt --stict", 2, "wdport convert: no option --stict; did you mean --strict?"),
     ("convert good.ckpt -config typo.yaml", 2, "wdport convert: no option -config; did you mean --config?"),

@@ -222,6 +222,31 @@ def test_offsets_read_and_write_both_ways() -> None:
     assert missing == Misfits(("missing a.1.weight (2, 3)", "missing b.0.weight (4, 5)"))
 
 
+@pytest.mark.parametrize(("sources", "targets", "row"), [
+    (LINEAR, DENSE, "add `{torch: a, keras: a, kind: linear}` under layers"),
+    ({"n.weight": (4,), "n.bias": (4,), "n.running_mean": (4,), "n.running_var": (4,), "n.num_batches_tracked": ()},
+     {f"bn/{name}": (4,) for name in ("gamma", "beta", "moving_mean", "moving_variance")},
+     "add `{torch: n, keras: bn, kind: batch_norm}` under layers"),
+    ({"n.weight": (4,), "n.bias": (4,)}, {"n/gamma": (4,), "n/beta": (4,)},
+     "add `{torch: n, keras: n, kind: layer_norm}` under layers (or kind group_norm, batch_norm)"),
+    (LINEAR, {"a/kernel": (3, 5), "a/bias": (5,)}, ""),
+    (LINEAR, {**DENSE, "b/kernel": (3, 2), "b/bias": (2,)}, ""),
+])  # fmt: skip
+def test_the_row_of_a_layer_that_is_left_out(sources: dict[str, Shape], targets: dict[str, Shape], row: str) -> None:
+    given = layers("torch: z, keras: z, kind: embedding")
+    plan = plan_of(given, {"z.weight": (7, 3), **sources}, {"z/embeddings": (7, 3), **targets})
+    assert isinstance(plan, Misfits)
+    assert plan.row == row
+
+
+def test_a_keras_path_with_dots_is_said_once() -> None:
+    given = layers("torch: a, keras: encoder.a, kind: linear", "torch: b.<i>, keras: encoder.b_<i>, kind: linear")
+    blocks: dict[str, Shape] = {"b.0.weight": (2, 3), "b.0.bias": (2,)}
+    targets = {f"encoder/{layer}{path[1:]}": shape for layer in ("a", "b_0") for path, shape in DENSE.items()}
+    told = "line 3: Keras joins the parts of a path by slashes: write encoder/a, and 1 more"
+    assert plan_of(given, {**LINEAR, **blocks}, targets) == Misfits((told,))
+
+
 TIED = "layers: [{torch: e, keras: e, kind: embedding}]\ntied: [{torch: head.weight, same_as: e.weight}]\n"
 
 

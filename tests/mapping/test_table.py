@@ -81,6 +81,7 @@ BAD_WHOLES: dict[str, tuple[str, int, str]] = {
     "sampling of another kind": ("format: 2\nsampling: [a]\n", 2, "sampling is not a list of `field: value` pairs"),
     "another format": ("family: f\nvariant: v\nformat: 3\nsignature: a\n" + SECTION, 3, "format is not 1 or 2"),
     "true for a format": (HEAD.replace("1", "true") + SECTION, 1, "format is not 1 or 2"),
+    "format 1 with the rows of format 2": ("format: 1\nlayers: [{torch: a, keras: a}]\n", 1, "; write `format: 2`"),
     "no family": ("format: 1\nvariant: v\nsignature: a\n" + SECTION, 1, "family is missing"),
     "no variant": ("format: 1\nfamily: f\nsignature: a\n" + SECTION, 1, "variant is missing"),
     "no signature": ("format: 1\nfamily: f\nvariant: v\n" + SECTION, 1, "signature is missing"),

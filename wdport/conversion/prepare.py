@@ -307,7 +307,8 @@ def planned(
     if isinstance(plan, Misfits):
         hint = getattr(family, "hint", None)  # of a user's own model
         if hint:
-            raise _misfit(path, table, plan.faults, (plan.sized and hint(config)) or _OWN)
+            add = f"{plan.row}, or correct the Keras model" if plan.row else _OWN
+            raise _misfit(path, table, plan.faults, (plan.sized and hint(config)) or add)
         raise _misfit(path, table, plan.faults, _dropping(table, plan.unexpected) if plan.unexpected else _FIX)
     return plan, constants
 

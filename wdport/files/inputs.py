@@ -14,6 +14,7 @@ from typing import Self
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import CHECKPOINTS, CONFIGS
 from wdport.checkpoint.regular_file import State, open_regular
+from wdport.errors import InputError
 from wdport.files.manifest_seal import INDEX, MANIFEST, file_sha256, folder_sha256, manifest_of
 
 _GONE = State(-1, 0, 0, 0)
@@ -81,6 +82,12 @@ class InputFiles(dict[str, Path]):
                 label = f"{name}'s {path.name}"
                 self[label], self._snapshots[label] = path, Snapshot(path)
         return self
+
+    def require_present(self) -> None:
+        """Raise :class:`~wdport.errors.InputError` if an input that was named does not exist."""
+        for name in self._snapshots:
+            if not os.path.lexists(self[name]):
+                raise InputError(self[name], "no such file", "check the path")
 
     def check(self, require: Callable[[], object]) -> None:
         """Call a function that raises if an input is not the expected one, now and whenever they must be unchanged."""

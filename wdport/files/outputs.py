@@ -104,6 +104,8 @@ def writable(
     require_no_leftover(path.parent, re.compile(re.escape(path.name), re.DOTALL), inputs or {})
     require_no_link(path, by)
     if not force and not is_replaceable(path, kind):
+        if option and isinstance(inputs, InputFiles):  # an input that is missing is reported first
+            inputs.require_present()
         replace = "`--force`" if option else "force=True"
         what = "exists already" + (f" and is not {_ARTICLE.get(kind, 'a')} {kind} file of wdport" if kind else "")
         raise UsageError(path, what, f"give another name{by}, or {replace} to replace it")

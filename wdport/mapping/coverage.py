@@ -83,11 +83,12 @@ def fit(row: Row, sources: Sequence[Shape] | None, targets: Sequence[Shape]) -> 
 class Misfits:
     """Everything that does not fit, one sentence each, worst first; ``sized`` if a weight has another number of
     inputs, as a preceding layer with another output size would cause. ``unexpected`` are tensors that no row names, if
-    there is no other fault."""
+    there is no other fault, and ``row`` is advice on a layer that the table leaves out."""
 
     faults: tuple[str, ...] = ()
     sized: bool = field(default=False, compare=False)
     unexpected: tuple[str, ...] = field(default=(), compare=False)
+    row: str = field(default="", compare=False)
 
 
 def sentences(

@@ -14,11 +14,12 @@ from typing import Final
 from wdport.errors import did_you_mean
 from wdport.mapping.axes import Shape
 from wdport.mapping.coverage import Fit, Misfit, Misfits, fit, sentences, written
+from wdport.mapping.kinds import KINDS
 from wdport.mapping.lint import groups
 from wdport.mapping.moves import Move, Plan
 from wdport.mapping.names import NamePattern, PatternError, PatternIndex, alike
 from wdport.mapping.rows import Row, Table
-from wdport.mapping.table import CUSTOM
+from wdport.mapping.table import CUSTOM, table_of
 
 __all__ = ["Misfits", "Move", "Plan", "make_plan"]
 
@@ -51,7 +52,10 @@ def make_plan(
     faults = sentences(draft.doubled, draft.missing, draft.misshapen, draft.unexpected, draft.idle, sources)
     if faults:
         only = len(faults) == len(draft.unexpected)
-        return Misfits(faults, draft.sized, tuple(draft.unexpected) if only else ())
+        advised = draft.custom and not (draft.doubled or draft.missing or draft.misshapen)
+        return Misfits(
+            faults, draft.sized, tuple(draft.unexpected) if only else (), _left_out(draft) if advised else ""
+        )
     return Plan(table, tuple(draft.moves), draft.checks, draft.drops, _rooted(draft.ties), draft.digests)
 
 
@@ -91,6 +95,7 @@ class _Draft:
     sized: bool = False
     placeable: set[int] | None = None  # layers and rows, by identity, with a variable that the model has
     nowhere: int = 0
+    dotted: dict[str, Row] = field(default_factory=dict)  # by the right path of their layer
 
     def place_all(self) -> None:
         """Assign every source according to its row, or record a fault."""
@@ -111,6 +116,9 @@ class _Draft:
                 if once not in placed:
                     placed.add(once)
                     self._place(row, indices, source)
+        for right, row in [*self.dotted.items()][:1]:
+            more = f", and {len(self.dotted) - 1} more" if len(self.dotted) > 1 else ""
+            self.idle.append(f"{row.short}: Keras joins the parts of a path by slashes: write {right}{more}")
 
     def _place(self, row: Row, indices: dict[str, int], source: str) -> None:
         try:
@@ -162,7 +170,10 @@ class _Draft:
             for name in present:
                 # A tensor that fills nothing is reported once, as unexpected, and not also compared.
                 self.checks.pop(name, None)
-            if self.custom and (wrong := self._nowhere(row)):
+            if self.custom and (right := self.slashed(row)):
+                self.dotted.setdefault(right, row)
+                self.filled |= dict.fromkeys((path.replace(".", "/") for path in paths), present[0])
+            elif self.custom and (wrong := self._nowhere(row)):
                 self.idle.append(wrong)
             else:
                 self.unexpected += present
@@ -202,6 +213,14 @@ class _Draft:
     def _add(self, row: Row, names: tuple[str, ...], paths: tuple[str, ...], fitting: Fit) -> None:
         shapes = tuple(tuple(self.sources[name]) for name in names)
         self.moves.append(Move(names, paths, fitting.rule, fitting.sizes, row.combine, row.line, shapes, row.file))
+
+    def slashed(self, row: Row) -> str:
+        """The Keras path of a row that joins the parts of a variable's path by dots, as it is right; else empty."""
+        text = row.keras[0].text
+        right = text.replace(".", "/")
+        if right == text or not any(alike(right) == alike(target) for target in self.targets):
+            return ""
+        return right.removesuffix(f"/{text.rpartition('/')[2]}")
 
     def find_missing(self) -> None:
         """Find the sources that unfilled targets and uncompared constants need, with their expected shapes."""
@@ -259,6 +278,42 @@ class _Draft:
             if not any(pattern.match(name) is not None for pattern in patterns for name in self.missing):
                 torch = layer.torch if layer else rows[0].torch[0]
                 self.idle.append(f"{rows[0].place} ({torch.text}) matches nothing")
+
+
+def _left_out(draft: _Draft) -> str:
+    """Advice to add the row of a layer that the table leaves out, if all of its tensors fill all variables of one Keras layer."""
+    modules = _by_layer({name: draft.sources[name] for name in draft.unexpected}, ".")
+    layers = _by_layer({name: shape for name, shape in draft.targets.items() if name not in draft.filled}, "/")
+    for torch, sources in [*modules.items()][:ADVISED]:
+        fitting = {keras: kinds for keras, targets in [*layers.items()][:ADVISED]
+                   if (kinds := _kinds(torch, keras, sources, targets))}  # fmt: skip
+        if len(fitting) == 1:
+            ((keras, (kind, *others)),) = fitting.items()
+            doubt = f" (or kind {', '.join(others)})" if others else ""
+            return f"add `{{torch: {torch}, keras: {keras}, kind: {kind}}}` under layers{doubt}"
+    return ""
+
+
+def _by_layer(shapes: Shapes, joint: str) -> dict[str, dict[str, Shape]]:
+    layers: dict[str, dict[str, Shape]] = {}
+    for name, shape in shapes.items():
+        if layer := name.rpartition(joint)[0]:
+            layers.setdefault(layer, {})[name] = shape
+    return layers
+
+
+def _kinds(torch: str, keras: str, sources: Shapes, targets: Shapes) -> list[str]:
+    """The kinds of layer that account for these tensors and these variables."""
+    fitting = []
+    for kind in KINDS.values():
+        table = table_of({"format": 2, "layers": [{"torch": torch, "keras": keras, "kind": kind.name}]}, "")
+        draft = _Draft([*table.rows], sources, targets, {})
+        draft.place_all()
+        draft.find_missing()
+        draft.find_idle()
+        if draft.moves and not (draft.unexpected or draft.missing or draft.misshapen or draft.doubled or draft.idle):
+            fitting.append(kind.name)
+    return fitting
 
 
 def _is_sized(row: Row, misfit: Misfit) -> bool:

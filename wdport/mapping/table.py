@@ -123,6 +123,8 @@ class _Reader:
             raise root.fault("has no `format`: not a mapping table", "give a mapping table, see docs/mapping.md", line)
         if type(stated) is not int or stated not in (1, 2):
             raise root.fault("format is not 1 or 2", "write `format: 2`", line)
+        if stated == 1 and any(root.has(name) for name in _ROWS):
+            raise root.fault("format 1 has no rows for layers, tensors or ties", "write `format: 2`", line)
         return (_format_1 if stated == 1 else self._format_2)(root, where, digest, folder)
 
     def _format_2(self, root: YamlFields, where: str, digest: str, folder: Path | None) -> Table:
