@@ -30,9 +30,9 @@ LAYOUTS: list[tuple[dict[str, Any], str, str | None, dict[str, object]]] = [
     ({**RUN, "state_dict": STATE, "loops": {}, "hyper_parameters": {"lr": 0.1},
       "optimizer_states": [{"state": {0: {"step": T}}}]}, "lightning", "state_dict", RUN),
     (STATE, "bare", None, {}),
-    *(({key: STATE, "optimizer": {"state": {}}, "epoch": 1}, "fabric", key, {"epoch": 1}) for key in KEYS),
-    ({"model": {"state_dict": STATE, "config": {"depth": 2}}, "epoch": 1}, "fabric", "model.state_dict", {"epoch": 1}),
-    ({"state_dict": STATE, "other": {"x": T}}, "fabric", "state_dict", {}),
+    *(({key: STATE, "optimizer": {"state": {}}, "epoch": 1}, "keyed", key, {"epoch": 1}) for key in KEYS),
+    ({"model": {"state_dict": STATE, "config": {"depth": 2}}, "epoch": 1}, "keyed", "model.state_dict", {"epoch": 1}),
+    ({"state_dict": STATE, "other": {"x": T}}, "keyed", "state_dict", {}),
 ]  # fmt: skip
 """What a file holds, its layout, where its state_dict stands, and what of a run it says."""
 
@@ -49,6 +49,11 @@ def test_where_a_state_dict_stands(
         beside = set(content) - {key, (key or "").split(".")[0]} if key else set()
         assert set(checkpoint.other_keys) == beside
         assert checkpoint.prefixes == ()
+
+
+def test_the_parts_of_one_model_are_nested(tmp_path: Path) -> None:
+    with open_checkpoint(saved(tmp_path, {"encoder": STATE, "decoder": STATE})) as checkpoint:
+        assert (checkpoint.layout, checkpoint.key) == ("nested", None)
 
 
 def test_averaged(tmp_path: Path) -> None:

@@ -194,6 +194,16 @@ def test_a_class_without_get_config(lstm: tuple[Path, Path, Path], tmp_path: Pat
         cli(*command, tmp_path / f"out.{suffix}")
 
 
+def test_convert_says_which_tensors_are_dropped_and_why(tmp_path: Path, cli: Cli) -> None:
+    checkpoint, table = files(tmp_path, "image")
+    state = torch.load(checkpoint)
+    torch.save({**state, **{f"extra.{n}": torch.zeros(2) for n in range(5)}}, checkpoint)
+    table.write_text(f"{table.read_text()}tensors:\n  - {{torch: extra.<n>, drop: of the loss}}\n")
+    out = cli("convert", checkpoint, "--mapping", table, "-o", tmp_path / "out.keras").out
+    assert "dropped  bn.num_batches_tracked: counts training batches; inference does not read it\n" in out
+    assert "dropped  extra.0, extra.1, extra.2 and 2 more: of the loss\n" in out
+
+
 def test_what_cannot_be_float64(lstm: tuple[Path, Path, Path], tmp_path: Path, refused: Refused) -> None:
     checkpoint, table, _ = lstm
     output = wdport.convert(checkpoint, tmp_path / "out.weights.h5", mapping=table).output

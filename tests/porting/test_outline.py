@@ -12,7 +12,7 @@ from tests.command import Cli, Refused
 from tests.porting.replay import replayed
 from wdport.porting.outline.make import outline
 from wdport.porting.outline.result import Outline, Step
-from wdport.porting.settings import short
+from wdport.porting.settings import settings_of, short, torch_text
 from wdport.recorder import lifted, tensors_of
 
 INPUTS = {
@@ -76,6 +76,17 @@ def test_the_residual_and_what_feeds_it() -> None:
     assert any("+ triu(full((5, 5), -inf), 1)" in text for text in attention)
     assert any(text.endswith("* scale") for text in attention)
     assert steps["blocks.3.attn"].notes == ("no kind: write tensors rows for scale",)
+
+
+@pytest.mark.parametrize(("module", "text"), [
+    (torch.nn.Conv2d(3, 4, 3, bias=False), "Conv2d(3, 4, 3, bias=False)"),
+    (torch.nn.Conv2d(3, 4, 3), "Conv2d(3, 4, 3)"),
+    (torch.nn.LSTM(2, 3, bias=False), "LSTM(2, 3, bias=False)"),
+    (torch.nn.LayerNorm(3, bias=False), "LayerNorm(3, bias=False)"),
+    (torch.nn.LayerNorm(3, elementwise_affine=False), "LayerNorm(3, elementwise_affine=False)"),
+])  # fmt: skip
+def test_a_layer_without_a_bias_shows_it(module: torch.nn.Module, text: str) -> None:
+    assert torch_text(type(module).__name__, settings_of(module)) == text
 
 
 def test_sequences() -> None:

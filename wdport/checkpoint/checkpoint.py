@@ -100,8 +100,8 @@ class Checkpoint:
         """``"torch-zip"``, ``"torch-legacy"``, ``"torchscript"``, ``"torch-sharded"``, ``"torch-distributed"``,
         ``"safetensors"`` or ``"safetensors-sharded"``."""
         self.layout = "averaged" if names.averaged else state_dict.layout
-        """``"lightning"``, ``"fabric"`` (under another key), ``"module"`` (a whole module), ``"bare"`` or
-        ``"averaged"``."""
+        """``"lightning"``, ``"keyed"`` (under another key), ``"nested"`` (tables of one model), ``"module"`` (a whole
+        module), ``"bare"`` or ``"averaged"``."""
         self.key = state_dict.key
         """Dotted key of the state_dict inside the file, None if the file itself is the state_dict."""
         self.prefixes = names.prefixes

@@ -159,7 +159,8 @@ class StateDict:
     """The stored state_dict, and the other content of the file."""
 
     layout: str
-    """``"lightning"``, ``"fabric"`` (any other file that keeps it under a key), ``"bare"`` or ``"module"``."""
+    """``"lightning"``, ``"keyed"`` (any other file that keeps it under a key), ``"nested"`` (tables of one model),
+    ``"bare"`` or ``"module"``."""
     key: str | None
     tensors: dict[str, TensorRef]
     metadata: dict[str, object]
@@ -171,6 +172,11 @@ class StateDict:
     """Parts of a module that were left out."""
     parts: tuple[str, ...] = ()
     """Keys of tables whose names were joined with dots, outermost only."""
+
+
+def layout_text(layout: str, key: str | None) -> str:
+    """A layout as users read it."""
+    return f"weights under {key}" if layout == "keyed" else layout
 
 
 EMA, RAW = "ema", "raw"
@@ -194,7 +200,7 @@ def find_state_dict(tree: object, key: str | None, likely: str | None = None) ->
         parts = _parts_of(tree)
         others = {str(name): value for name, value in tree.items() if name not in parts} if parts else {}
         _check_keys(tree if parts else None)
-        return _state_dict_of("fabric" if parts else "bare", None, parts or tree, _scalars(others), tuple(others))
+        return _state_dict_of("nested" if parts else "bare", None, parts or tree, _scalars(others), tuple(others))
     path = _lookup(tree, key)
     value = path[-1][1] if path else None
     if not (_is_state(value) or _is_nested(value)):
@@ -203,7 +209,7 @@ def find_state_dict(tree: object, key: str | None, likely: str | None = None) ->
         raise Fault(f"key {key!r} holds no state_dict; {_candidates_text(tree)}", _pick(tree))
     others = {str(name): beside for name, beside in tree.items() if name != path[0][0]}
     lightning = key == "state_dict" and "pytorch-lightning_version" in tree
-    layout = "module" if isinstance(value, UnloadedObject) else "lightning" if lightning else "fabric"
+    layout = "module" if isinstance(value, UnloadedObject) else "lightning" if lightning else "keyed"
     for table in (tree, *(step for _, step in path[:-1])):
         _check_keys(table)
     return _state_dict_of(layout, key, value, _scalars(others), tuple(others))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from wdport.checkpoint.expected_hash import require_sha256
+from wdport.checkpoint.state_dict import layout_text
 from wdport.cli.click_options import arguments, verb
 from wdport.cli.console import LONGEST_FACT, console, facts, first_of, progress_bar, size
 from wdport.cli.documents import give, require_document
@@ -38,6 +39,9 @@ if TYPE_CHECKING:
 
 MOST_VALUES = 10
 """Unusual values printed per level; all are in the JSON."""
+
+MOST_NAMES = 3
+"""Names of dropped tensors printed per reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +182,7 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
     """
     source, mapping, written = manifest["source"], manifest["mapping"], manifest["output"]
     prefixes = source["prefixes"] or ()
-    layout = f"weights under {source['key']}" if source["layout"] == "fabric" else source["layout"]
+    layout = layout_text(source["layout"], source["key"])
     layout += f", {' '.join(prefixes)} stripped" if prefixes else ""
     used, checked = ({row["source"] for row in manifest[name]} for name in ("tensors", "checks"))
     counts = f"{len(used)} used, {len(checked - used)} more checked, {len(manifest['drops'])} dropped"
@@ -195,6 +199,7 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
         ("series", _units(manifest["config"])),
         ("features", _features(manifest["config"])),
         ("tensors", f"{counts}; every variable filled once"),
+        *(("dropped", text) for text in first_of(_dropped(manifest["drops"]), MOST_VALUES)),
         ("keeps", ", ".join(written.get("kept", ()))),
         ("stored as", written.get("dtype", "")),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
@@ -204,6 +209,17 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
         ("wrote", f"{output} ({size(written['bytes'])}, {written['variables']} variables)"),
     ]
     return f"{printable(heading, LONGEST_FACT)}\n{facts(rows)}"
+
+
+def _dropped(drops: Mapping[str, str]) -> list[str]:
+    """The tensors that the table drops, a line for each reason, with the names of the first few."""
+    names: dict[str, list[str]] = {}
+    for name, why in drops.items():
+        names.setdefault(why, []).append(name)
+    return [
+        ", ".join(listed[:MOST_NAMES]) + (f" and {len(listed) - MOST_NAMES} more" * (len(listed) > MOST_NAMES))
+        + f": {why}" for why, listed in names.items()
+    ]  # fmt: skip
 
 
 def _features(config: Mapping[str, ConfigEntry]) -> str:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.expected_hash import require_sha256
+from wdport.checkpoint.state_dict import layout_text
 from wdport.cli.click_options import verb
 from wdport.cli.console import counted, facts, first_of, size
 from wdport.cli.documents import give, require_document
@@ -160,7 +161,7 @@ def _checkpoint(path: Path, key: str | None) -> InspectionDocument:
     with open_checkpoint(path, key=key) as checkpoint:
         inspection = InspectionDocument(
             file=_file_name(path),
-            what=f"checkpoint ({checkpoint.format}, {checkpoint.layout})",
+            what=f"checkpoint ({checkpoint.format}, {layout_text(checkpoint.layout, checkpoint.key)})",
             bytes=sum(file.stat().st_size for file in checkpoint.files.values()),
             files={name: str(file) for name, file in checkpoint.files.items()},
             config_json=checkpoint.config,

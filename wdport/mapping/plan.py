@@ -281,7 +281,7 @@ class _Draft:
 
 
 def _left_out(draft: _Draft) -> str:
-    """Advice to add the row of a layer that the table leaves out, if all of its tensors fill all variables of one Keras layer."""
+    """Advice to add the row of a layer that the table leaves out, if its tensors fill the variables of one layer."""
     modules = _by_layer({name: draft.sources[name] for name in draft.unexpected}, ".")
     layers = _by_layer({name: shape for name, shape in draft.targets.items() if name not in draft.filled}, "/")
     for torch, sources in [*modules.items()][:ADVISED]:

@@ -82,9 +82,12 @@ def torch_text(name: str, settings: Settings) -> str:
     """The constructor as source text: ``Conv2d(3, 64, 3, stride=2)``."""
     words, by_name = [], False
     for position, (key, default) in enumerate(parameters(name).items()):
-        if key in _SILENT or key not in settings or (key == "bias" and settings[key] is None):
+        if key in _SILENT or key not in settings:
             continue
         value = settings[key]
+        if key == "bias" and value is None:
+            # A norm without scale and shift has no bias either, whatever its argument.
+            value = False in (settings.get("affine"), settings.get("elementwise_affine"))
         if default is _EMPTY and not by_name:
             words.append(short(value, key))
             continue
