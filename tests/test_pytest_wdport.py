@@ -259,7 +259,20 @@ def test_a_former_name_is_the_present_option(
     done.stderr.fnmatch_lines(["ERROR: *--wdport-schedule-class: is for --wdport-with-optimizer; *"])
 
 
-def test_a_bad_file_is_a_collection_error(run: Run, pytester: pytest.Pytester, stub: Stub) -> None:
+def test_a_bad_file_is_one_failing_test(run: Run, pytester: pytest.Pytester, stub: Stub) -> None:
+    (pytester.path / "bad.ckpt").write_text("no checkpoint")
+    pytester.makepyfile("def test_other(): pass")
+    done = run(
+        "--wdport-checkpoint", "bad.ckpt", "--wdport-converted", "small.keras", "test_a_bad_file_is_one_failing_test.py"
+    )
+    done.assert_outcomes(failed=1, passed=1)
+    done.stdout.fnmatch_lines(["*bad.ckpt*"])
+    assert stub.runs == []
+
+
+def test_a_bad_file_is_a_collection_error_if_tests_are_selected(
+    run: Run, pytester: pytest.Pytester, stub: Stub
+) -> None:
     (pytester.path / "bad.ckpt").write_text("no checkpoint")
     done = run("--wdport-checkpoint", "bad.ckpt", "--wdport-converted", "small.keras", "-k", "norm1")
     done.assert_outcomes(errors=1)

@@ -119,7 +119,7 @@ class Root(pytest.Collector):
 
 
 class _Pair(pytest.Collector):
-    """One pair's tests; a collection error if the names of its layers cannot be determined."""
+    """One pair's tests; one that fails if the names of its layers cannot be determined."""
 
     def __init__(self, *, tested: Tested, **arguments: Any) -> None:
         super().__init__(**arguments)
@@ -132,7 +132,11 @@ class _Pair(pytest.Collector):
                 self.tested.pair.look()
                 planned = expected(self.tested.pair)
         except WdportError as error:
-            raise self.CollectError("\n".join([message(error), *error.details])) from None
+            # A collection error would stop the tests of everything else; but -k could deselect a test.
+            if self.config.getoption("keyword"):
+                raise self.CollectError("\n".join([message(error), *error.details])) from None
+            yield ParityItem.from_parent(self, name="verdict", letter="", refusal=error)
+            return
         self.layers = planned.layers
         # The tests must be named at collection, before anything runs, so that -k and xdist can select them.
         for letter, term in GATES.items():
@@ -158,11 +162,11 @@ class _Pair(pytest.Collector):
 
 class ParityItem(pytest.Item):
     """One gate and one layer of a pair; ``layer`` is "" if the test is about the whole pair, ``letter`` is "" if it is
-    about all gates."""
+    about all gates. With a ``refusal`` the pair cannot be compared, and the test fails."""
 
-    def __init__(self, *, letter: str, layer: str = "", **arguments: Any) -> None:
+    def __init__(self, *, letter: str, layer: str = "", refusal: WdportError | None = None, **arguments: Any) -> None:
         super().__init__(**arguments)
-        self.letter, self.layer = letter, layer
+        self.letter, self.layer, self.refusal = letter, layer, refusal
         self.add_marker("wdport")
         if letter:  # so that -k "A::norm1" chooses as -k "float64::norm1" does
             self.extra_keyword_matches.add(f"{letter}::{layer}")
@@ -171,6 +175,8 @@ class ParityItem(pytest.Item):
         owner = self.parent
         assert isinstance(owner, _Pair)
         try:
+            if self.refusal is not None:
+                raise self.refusal
             verdict = self.config.stash[VERDICTS].of(owner.tested)
         except WdportError as error:
             _fail(message(error), *error.details)
