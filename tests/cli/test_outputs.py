@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import wdport
-from tests.command import Cli
+from tests.command import Cli, Refused
 from tests.make import SET, SETTINGS, make_state, save
 from tests.parity.test_reports import failing, passing
 from wdport.cli.main import main
@@ -169,6 +169,21 @@ def test_reports_from_python(tmp_path: Path) -> None:
     write_reports(passing(), markdown=tmp_path / "notes.md", force=True)
     write_reports(failing(), markdown=tmp_path / "notes.md")
     assert (tmp_path / "notes.md").read_text().startswith("## FAIL")
+
+
+def test_a_refused_run_leaves_no_report_of_an_earlier_one(tmp_path: Path, refused: Refused) -> None:
+    names = {"--json": "new.json", "--html": "e.html", "--junit": "new.xml", "--markdown": "new.md"}
+    files = {option: tmp_path / name for option, name in names.items()}
+    write_reports(passing(), **{option[2:]: file for option, file in files.items()})
+    baseline = tmp_path / "base.json"
+    baseline.write_text('{"schema": 1, "taps": {')
+    words = [word for option, file in files.items() for word in (f"{option}", str(file))]
+    command = ("verify", tmp_path / "none.ckpt", tmp_path / "none.keras", *words)
+    refused(*command, "--baseline", baseline, "--update-baseline", code=3, says="no such file")
+    assert [path.name for path in tmp_path.iterdir()] == ["base.json"]
+    files["--markdown"].write_text("mine")
+    refused(*command, "--force", code=3, says="no such file")
+    assert files["--markdown"].read_text() == "mine"
 
 
 def test_standard_output_is_added_to_wherever_it_leads(tmp_path: Path) -> None:

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import click
 
@@ -25,9 +25,12 @@ from wdport.cli.verification import verify_exported
 from wdport.errors import UsageError, WdportError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import KERAS, format_at
-from wdport.files.outputs import require_apart
+from wdport.files.outputs import is_replaceable, require_apart
 from wdport.options import Operand
-from wdport.parity.verify_options import REPRO_KINDS, PairOptions, RunOptions
+from wdport.parity.verify_options import REPRO_KINDS, Pair, PairOptions, RunOptions
+
+if TYPE_CHECKING:
+    from wdport.parity.verdict import Verdict
 
 
 @dataclass(frozen=True)
@@ -49,7 +52,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     could not be compared.
     """
     from wdport.exporting.artifact import SUFFIX, is_artifact
-    from wdport.parity.verify_options import Pair, is_fresh
+    from wdport.parity.verify_options import is_fresh
 
     run = request_of(RunOptions, options)
     if len(files) == 2 and options["against"] is None and (files[1].endswith(SUFFIX) or is_artifact(Path(files[1]))):
@@ -68,13 +71,20 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     read = InputFiles(**pair.files, policy=run.policy, baseline=old)
     require_reports(requested, read.with_manifests("converted"), run.force)
     require_apart(InputFiles(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), read)
-    # Small files are checked before torch, keras and jax are imported, so that errors are instant.
-    require_apart([(report.option, report.path) for report in requested], pair.look())
     today = datetime.now(UTC).date()
-    from wdport.parity.policy.judge import judge, read_terms, update_baseline
+    with _no_other_reports(requested):
+        # Small files are checked before torch, keras and jax are imported, so that errors are instant.
+        require_apart([(report.option, report.path) for report in requested], pair.look())
+        verdict = _judged(pair, run, old, today)
+    return _give(verdict, run, new)
 
-    terms = read_terms(run.policy, old, today)
-    require_jax(torch=checkpoint is not None)
+
+def _judged(pair: Pair, run: RunOptions, baseline: str | None, today: date) -> Verdict:
+    """Compare the pair, and judge it by the policy and the baseline."""
+    from wdport.parity.policy.judge import judge, read_terms
+
+    terms = read_terms(run.policy, baseline, today)
+    require_jax(torch=pair.checkpoint is not None)
     # A user's model may print while it is imported, built and run; standard output is for the report.
     with redirect_stdout(sys.stderr), steps() as show:
         from wdport.parity.verify import verify_pair
@@ -87,12 +97,17 @@ def command(files: tuple[str, ...], **options: Any) -> int:
 
             say("trying known faults")
             canaries = canary_gate(terms.policy)
-        with _no_forged_reports([report.path for report in requested]):
-            compared = verify_pair(pair, say, run.repro)
-    verdict = judge(compared, terms, today, canaries)
+        compared = verify_pair(pair, say, run.repro)
+    return judge(compared, terms, today, canaries)
+
+
+def _give(verdict: Verdict, run: RunOptions, baseline: str | None) -> int:
+    """Write the reports and a new baseline, print the verdict, and return its exit code."""
+    from wdport.parity.policy.judge import update_baseline
     from wdport.parity.reports import append_step_summary, render_json, render_markdown, write_reports
     from wdport.parity.reports.text import render_line, render_text
 
+    json_file = None if run.json_file == STDOUT else run.json_file
     failed: list[WdportError] = []  # raised at the end: the verdict took minutes, and is not lost for a failed report
     for kind, file in {"json": json_file, "junit": run.junit, "markdown": run.markdown, "html": run.html}.items():
         with postponed(failed):
@@ -103,29 +118,42 @@ def command(files: tuple[str, ...], **options: Any) -> int:
         click.echo(render_json(verdict), nl=False)
     else:
         console.show(render_line(verdict) if console.quiet else render_text(verdict, width_of(sys.stdout)))
-    if new is not None:
+    if baseline is not None:
         with postponed(failed):
-            update_baseline(Path(new), verdict, run.force)
-            console.account(f"wrote {new}")
+            update_baseline(Path(baseline), verdict, run.force)
+            console.account(f"wrote {baseline}")
     raise_first(failed)
     return verdict.exit_code
 
 
+VERDICTS = ("json", "html", "junit", "markdown")
+"""Kinds of reports that state a verdict."""
+
+
 @contextmanager
-def _no_forged_reports(paths: Sequence[str | os.PathLike[str]]) -> Iterator[None]:
-    """Remove reports that something else wrote if the comparison ends without a verdict.
+def _no_other_reports(requested: Sequence[Report]) -> Iterator[None]:
+    """If the block ends without a verdict, remove reports that something else wrote, and if it is refused, also those
+    of an earlier run, which would be taken for reports of this one.
 
     A converted model's code that runs here may write a report that passes; a verdict would be written over it.
     """
-    before = {path: state_of(path) if os.path.exists(path) else None for path in paths}
+    before = {report.path: state_of(report.path) if report.path.exists() else None for report in requested}
     try:
         yield
-    except BaseException:
-        for path, state in before.items():
+    except BaseException as error:
+        for report in requested:
             with suppress(OSError):
-                if state_of(path) != state:
-                    os.unlink(path)
+                forged = state_of(report.path) != before[report.path]
+                if forged or (isinstance(error, Exception) and _is_verdict(report)):
+                    os.unlink(report.path)
+                    if not forged:
+                        console.detail(f"removed {report.path}, the report of an earlier run")
         raise
+
+
+def _is_verdict(report: Report) -> bool:
+    """Whether the file is a report of wdport that states a verdict."""
+    return report.kind in VERDICTS and report.path.is_file() and is_replaceable(report.path, report.kind)
 
 
 def _files(files: tuple[str, ...], against: str | None) -> tuple[str | None, str]:
