@@ -184,6 +184,13 @@ def test_the_keras_function(
     refused("verify", checkpoint, output, *options, code=code, says=words)
 
 
+def test_a_module_beside_the_table_is_not_run_and_named(lstm: tuple[Path, Path, Path], refused: Refused) -> None:
+    checkpoint, table, output = lstm
+    (table.parent / "beside_keras.py").write_text("raise SystemExit\n")
+    says = f"beside_keras.py stands beside the table; write PYTHONPATH={table.parent} before the command"
+    refused("verify", checkpoint, output, "--mapping", table, "--keras-model", "beside_keras:build", says=says)
+
+
 def test_a_class_without_get_config(lstm: tuple[Path, Path, Path], tmp_path: Path, cli: Cli, refused: Refused) -> None:
     checkpoint, table, _ = lstm
     command = ("convert", checkpoint, "--mapping", table, "--keras-model", f"{BAD}:unkept", "-o")

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
+from importlib.util import find_spec
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
@@ -227,9 +228,22 @@ class CustomFamily(PlainFamily):
         from wdport.families.user_functions import build_keras
         from wdport.keras_inputs import symbolic_inputs
 
-        model = build_keras(self.model, config.arguments, dtype, self.told())
+        try:
+            model = build_keras(self.model, config.arguments, dtype, self.told())
+        except UsageError as error:
+            self._require_beside(error)
+            raise
         self._input_shapes = tuple(tuple(tensor.shape) for tensor in symbolic_inputs(model))
         return model
+
+    def _require_beside(self, error: UsageError) -> None:
+        """Raise an error that says what to write if the model's module is not found and stands beside the table: code
+        runs only from the current folder and the environment, and not because a file names it."""
+        module = self.model.partition(":")[0].partition(".")[0]
+        folder = Path(self.table.path).parent
+        if find_spec(module) is None and (folder / f"{module}.py").is_file():
+            what = f"no module named {module} in this folder or environment; {module}.py stands beside the table"
+            raise UsageError(self.model, what, f"write PYTHONPATH={folder} before the command") from error
 
     def unfilled(self) -> AbstractContextManager[None]:
         return nullcontext()
