@@ -297,7 +297,9 @@ def test_a_mistake_is_named(cli: Cli, mistake: str) -> None:
     Path(file).write_text(text.replace(before, after))
     convert, verify = commands()[:2]
     cli(*convert)
-    assert "1 faulty layer" in (printed := cli(*verify, code=1).out)
+    told = cli(*verify, code=1)
+    assert "1 faulty layer" in (printed := told.out)
+    assert "map suggest" not in told.err
     assert site in printed.partition("1 faulty layer")[2].splitlines()[1]
     assert cause in " ".join(printed.split())
     assert cause in GUIDE.read_text(encoding="utf-8")

@@ -263,6 +263,29 @@ def test_the_script_of_a_fault_computes_what_the_gate_did(tmp_path: Path) -> Non
     assert relative_l2(case.actual[0], case.run()[0]) < 1e-12
 
 
+SINE = """
+import keras
+from tests.families.toys.twins import lstm
+def build():
+    model = lstm()
+    return keras.Model(model.inputs, keras.ops.sin(model.outputs[0]))
+"""
+
+
+@pytest.mark.usefixtures("one_case")
+def test_a_fault_without_a_cause_shows_the_command_that_looks_further(
+    tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    checkpoint, table = files(tmp_path, "lstm")
+    (tmp_path / "sine_of_it.py").write_text(SINE)
+    monkeypatch.syspath_prepend(tmp_path)
+    options = ("--mapping", table, "--keras-model", "sine_of_it:build")
+    cli("convert", checkpoint, "-o", tmp_path / "out.keras", *options)
+    told = cli("verify", checkpoint, tmp_path / "out.keras", *options, code=1).err
+    command = "wdport map suggest --reference tests.families.toys.nets:lstm --keras-model sine_of_it:build --input"
+    assert f"{command} 'x: b 9 5' --checkpoint {checkpoint}\n" in told
+
+
 @pytest.mark.usefixtures("one_case")
 def test_code_that_prints_is_run_twice_and_not_into_the_report(tmp_path: Path, cli: Cli) -> None:
     checkpoint, table = files(tmp_path, "lstm", "printing")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -76,7 +77,10 @@ def command(files: tuple[str, ...], **options: Any) -> int:
         # Small files are checked before torch, keras and jax are imported, so that errors are instant.
         require_apart([(report.option, report.path) for report in requested], pair.look())
         verdict = _judged(pair, run, old, today)
-    return _give(verdict, run, new)
+    code = _give(verdict, run, new)
+    if further := _further(pair, verdict):
+        console.note(f"to find the first step that differs: {further}")
+    return code
 
 
 def _judged(pair: Pair, run: RunOptions, baseline: str | None, today: date) -> Verdict:
@@ -124,6 +128,19 @@ def _give(verdict: Verdict, run: RunOptions, baseline: str | None) -> int:
             console.account(f"wrote {baseline}")
     raise_first(failed)
     return verdict.exit_code
+
+
+def _further(pair: Pair, verdict: Verdict) -> str:
+    """The command that looks further into the faults of a user's own model if none of them is explained."""
+    from wdport.parity.reports.phrases import probable
+
+    own = pair.own
+    if own is None or not own.reference or not verdict.faults or any(probable(verdict, f) for f in verdict.faults):
+        return ""
+    words = ["wdport", "map", "suggest", "--reference", own.reference, "--keras-model", own.model]
+    words += [word for text in own.inputs for word in ("--input", text)]
+    words += ["--config", str(pair.config)] if pair.config else []
+    return shlex.join([*words, "--checkpoint", str(pair.checkpoint)] if pair.checkpoint else words)
 
 
 VERDICTS = ("json", "html", "junit", "markdown")
