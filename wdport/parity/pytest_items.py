@@ -174,9 +174,9 @@ class ParityItem(pytest.Item):
     def runtest(self) -> None:
         owner = self.parent
         assert isinstance(owner, _Pair)
+        if self.refusal is not None:
+            _fail(message(self.refusal), *self.refusal.details)
         try:
-            if self.refusal is not None:
-                raise self.refusal
             verdict = self.config.stash[VERDICTS].of(owner.tested)
         except WdportError as error:
             _fail(message(error), *error.details)
