@@ -134,11 +134,12 @@ def _further(pair: Pair, verdict: Verdict) -> str:
     """The command that looks further into the faults of a user's own model if none of them is explained."""
     from wdport.parity.reports.phrases import probable
 
-    own = pair.own
-    if own is None or not own.reference or not verdict.faults or any(probable(verdict, f) for f in verdict.faults):
+    family = pair.own
+    explained = any(probable(verdict, fault) for fault in verdict.faults)
+    if family is None or not family.reference or not verdict.faults or explained:
         return ""
-    words = ["wdport", "map", "suggest", "--reference", own.reference, "--keras-model", own.model]
-    words += [word for text in own.inputs for word in ("--input", text)]
+    words = ["wdport", "map", "suggest", "--reference", family.reference, "--keras-model", family.model]
+    words += [word for text in family.inputs for word in ("--input", text)]
     words += ["--config", str(pair.config)] if pair.config else []
     return shlex.join([*words, "--checkpoint", str(pair.checkpoint)] if pair.checkpoint else words)
 

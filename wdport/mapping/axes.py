@@ -115,7 +115,8 @@ class Rule:
                 for group, size in zip(side.groups, shapes[0], strict=True):
                     _bind_group(group, size, bound)
         if unknown := [name for name in self.source.names if name not in bound]:
-            raise AxisError(f"the shapes do not determine the size of {', '.join(unknown)}")
+            text = f"the shapes do not determine the size of {', '.join(unknown)}"
+            raise AxisError(f"{text}: state it, as in `sizes: {{{unknown[-1]}: 4}}`")
         for side, shapes in ((self.source, sources), (self.target, targets)):
             if side.shape(bound) != tuple(shapes[0]):
                 raise AxisError(f"{_text(sources)} does not become {_text(targets)}")
