@@ -6,6 +6,7 @@ import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
+from typing import Any
 
 import jax
 import keras
@@ -16,6 +17,7 @@ import torch
 import wdport
 from tests.command import Cli, Refused
 from tests.families.toys import nets
+from wdport import recorder
 from wdport.compare.measure import relative_l2
 from wdport.errors import WdportError
 from wdport.families import user_functions as code
@@ -346,3 +348,22 @@ def stated_model() -> keras.Model:
         keras.layers.LayerNormalization(),
         keras.layers.Dense(2, kernel_initializer=keras.initializers.Constant(0.5)),
     ])  # fmt: skip
+
+
+class Patched(keras.Model):  # type: ignore[misc]
+    """Patches of four with a table of sixteen places; a rest of the image is left out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch, self.places = keras.layers.Conv2D(5, 4, 4), self.add_weight(shape=(16, 5))
+
+    def call(self, x: Any) -> Any:
+        return keras.ops.reshape(self.patch(x), (keras.ops.shape(x)[0], -1, 5)) + self.places
+
+
+def test_a_size_whose_rest_is_left_out_is_not_open() -> None:
+    model = Patched()
+    model(np.zeros((1, 16, 16, 3)))
+    (image,) = recorder.parse_inputs(["x: b h=16 w=16 3"])
+    assert model(np.zeros((1, 17, 16, 3))).shape == (1, 16, 5)
+    assert code.open_axes(model, [image]) == {}

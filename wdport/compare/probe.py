@@ -113,7 +113,8 @@ class CallArguments:
         order = call_names(layer)
         place = {name: position for position, name in enumerate(order)}
         named = sorted(kwargs.items(), key=lambda item: (place.get(item[0], len(place)), item[0]))
-        arguments = [*zip([*order, *([""] * len(args))], args, strict=False), *named]
+        passed = [*zip([*order, *([""] * len(args))], args, strict=False), *named]
+        arguments = [(name, jax.tree.map(_value_of, value, is_leaf=_is_variable)) for name, value in passed]
         self._keys, self._positional = [name for name, _ in arguments], len(args)
         self._flat, self._tree = jax.tree.flatten([value for _, value in arguments], is_leaf=lambda leaf: leaf is None)
         self._places = [index for index, leaf in enumerate(self._flat) if is_tensor(leaf)]
@@ -139,6 +140,15 @@ class CallArguments:
 def is_tensor(value: object) -> TypeGuard[jax.Array]:
     """Whether this is an array, traced or not."""
     return hasattr(value, "shape") and hasattr(value, "dtype")
+
+
+def _is_variable(value: object) -> bool:
+    return isinstance(value, keras.Variable)
+
+
+def _value_of(value: object) -> object:
+    """The array of a variable, such as a weight that is passed to another layer."""
+    return value.value if isinstance(value, keras.Variable) else value
 
 
 def _holds(value: object) -> bool:

@@ -224,28 +224,37 @@ def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> N
 
 def open_axes(model: KerasModel, inputs: Sequence[Input]) -> dict[str, int]:
     """The axes with a name of which a built model takes another size than the stated one, each with its step, 1. A
-    subclass of ``keras.Model`` states no shapes, so it is traced at a size one greater."""
+    subclass of ``keras.Model`` states no shapes, so it is traced at a size one greater; if its outputs then have the
+    same shapes, as behind patches that leave the rest of an image out, also at one that is greater by a patch."""
     named = {axis: size for port in inputs for axis, size in port.sizes.items() if not axis.startswith("_")}
-    steps = {}
+    steps: dict[str, int] = {}
+    stated: object = None
     for axis, size in named.items():
         # Keras accepts another size at once or raises: a Dense layer after a Flatten has fixed the axis in its weights.
-        larger = {axis: size + 1}
         with suppress(Exception):  # whatever the user's code raises
-            changed = (replace(port, sizes={**port.sizes, **larger}) if axis in port.sizes else port for port in inputs)
-            _call_symbolically(model, tuple(changed))
+            stated = stated or _call_symbolically(model, inputs)
+            if _call_symbolically(model, _resized(inputs, axis, size + 1)) == stated:
+                _call_symbolically(model, _resized(inputs, axis, size + LARGEST_PATCH))
             steps[axis] = 1
     return steps
 
 
-def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> None:
+LARGEST_PATCH = 32
 
+
+def _resized(inputs: Sequence[Input], axis: str, size: int) -> tuple[Input, ...]:
+    return tuple(replace(port, sizes={**port.sizes, axis: size}) if axis in port.sizes else port for port in inputs)
+
+
+def _call_symbolically(model: KerasModel, inputs: Sequence[Input]) -> list[tuple[int | None, ...]]:
+    """The shapes of a model's outputs."""
     # Symbolic tensors build the layers as a call does, without computing anything.
     kinds = {"int": "int32", "bool": "bool"}
     shapes = ([None if axis == "b" else port.sizes[axis] for axis in port.keras_axes] for port in inputs)
     symbols = [keras.KerasTensor(shape, dtype=kinds.get(port.kind)) for shape, port in zip(shapes, inputs, strict=True)]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Keras's advice on models that it cannot build, which the caller reports
-        model(*model_arguments(model, symbols))
+        return [tuple(output.shape) for output in keras.tree.flatten(model(*model_arguments(model, symbols)))]
 
 
 def _cause(error: BaseException) -> BaseException:
