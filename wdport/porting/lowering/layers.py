@@ -280,10 +280,12 @@ def _tensor_rows(
     rows = []
     # The class whose function the module calls, of which it may be a subclass.
     torch = next((one.module for one in KINDS[kind].functions), module.torch) if is_called else module.torch
-    for name, shape in module.parameters.items():
+    statistics = {name: shape for name, shape in module.buffers.items() if shape}
+    for name, shape in {**module.parameters, **statistics}.items():
         variable, order = weight_in_keras(torch, name, len(shape))
         if not variable and len(shape) == 1:
-            variable = next((part.keras[0] for part in KINDS[kind].parts if part.torch == (f"{{{name}}}",)), "")
+            names = (f"{{{name}}}",), (name,)
+            variable = next((part.keras[0] for part in KINDS[kind].parts if part.torch in names), "")
         if not variable and is_called:
             raise NotLoweredError(f"{path} computes more than its layer")
         if not variable:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from itertools import takewhile
@@ -32,7 +32,6 @@ from wdport.porting.source.body import Body, BodyWriter, fold_loops
 from wdport.porting.source.code import Code, Literal, call, constant, listed, literal, text
 from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope, Scopes
-from wdport.porting.source.shared import share
 from wdport.porting.source.starts import Start
 from wdport.porting.source.ways import CALL, Way, ways_of
 
@@ -429,11 +428,12 @@ def _constants(group: Sequence[Instance], place: int) -> dict[str, list[Literal]
 
 
 class Instances:
-    """The instances of a lowered graph, by path."""
+    """The instances of a lowered graph, by path. ``share`` gives modules that several instances hold to these, and
+    returns their names, see :mod:`wdport.porting.source.shared`."""
 
     def __init__(
         self, scopes: Scopes, reserved: frozenset[str], constructors: Mapping[str, ConstructorCall],
-        starts: Mapping[str, Start],
+        starts: Mapping[str, Start], share: Callable[[Instances], Mapping[tuple[str, str], str]],
     ) -> None:  # fmt: skip
         self.scopes, self.reserved, self.constructors, self.starts = scopes, reserved, constructors, starts
         modules = scopes.graph.modules

@@ -5,13 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from wdport.porting.lowering.keras_graph import unused
+from wdport.porting.source.classes import Instance, Instances
 from wdport.porting.source.names import allowed
-
-if TYPE_CHECKING:
-    from wdport.porting.source.classes import Instance, Instances
 
 SharedAttributes = Mapping[tuple[str, str], str]
 """The attributes of modules in holders that do not make them, by the paths of the holder and of the module."""

@@ -26,6 +26,7 @@ from wdport.porting.source.classes import Class, Instances
 from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code
 from wdport.porting.source.frozen import freeze
 from wdport.porting.source.scopes import Scopes
+from wdport.porting.source.shared import share
 from wdport.porting.source.starts import starts_of
 
 RESERVED = frozenset((
@@ -116,7 +117,7 @@ def write_source(
         lowering.graph.returned, lambda place: lowered.outputs[place].value
     )
     starts = starts_of(lowering)
-    instances = Instances(scopes, RESERVED, constructors or {}, starts)
+    instances = Instances(scopes, RESERVED, constructors or {}, starts, share)
     package = module.rpartition(".")[2]
     used = sorted({name for instance in instances.by_path.values()
                    for body in instance.bodies.values() for name in body.helpers})  # fmt: skip
