@@ -13,7 +13,8 @@ import torch
 import wdport
 from tests.parity.own_models import verify_own
 from wdport.parity.verdict import Verdict
-from wdport.porting.suggest import Models, Suggestion, prove, suggest
+from wdport.porting.proof import prove
+from wdport.porting.suggest import Models, Suggestion, suggest
 from wdport.recorder import read_inputs, record_file
 
 GRAPHS, TWINS = "tests.families.toys.graphs", "tests.families.toys.graph_twins"
@@ -34,7 +35,7 @@ MODELS: dict[str, tuple[tuple[str, ...], str, str]] = {
 def proved(name: str) -> Suggestion:
     suggestion = suggest(Models(f"{GRAPHS}:{name}", f"{TWINS}:{name}", MODELS[name][0]))
 
-    def verify(table: Path, weights: Path, _: Path | None) -> Verdict:
+    def verify(table: Path, weights: Path, *_: object) -> Verdict:
         output = wdport.convert(weights, table.with_suffix(".weights.h5"), mapping=table).output
         return wdport.verify(weights, output, mapping=table)
 

@@ -451,7 +451,7 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
         "masking_port",
         PLAIN,
         {},
-        "inputs are set to -1, because the code compares values with it",
+        "among the inputs are exactly -1, since the code compares values with it",
     ),
     "channels last in the output alone": ("ChannelsFirst", "channels_last_port", IDS, {"full": True}, ""),
     "weights as the model was built": ("Tied", "untied_port", IDS, {}, "uses words/embeddings as it was when"),

@@ -80,7 +80,8 @@ def command(request: SuggestRequest) -> int:
     if request.watch:
         return _watch(model)
     start_jax_on_cpu()
-    from wdport.porting.suggest import Models, loads_itself, prove, suggest, suggestion_document
+    from wdport.porting.proof import prove
+    from wdport.porting.suggest import Models, loads_itself, suggest, suggestion_document
 
     models = Models(reference or "", model, request.inputs, read_arguments(config), checkpoint)
     if not reference:

@@ -82,8 +82,9 @@ def command(request: PortRequest) -> int:
         raise InputError(request.checkpoint, "no such file", "check the path")
     with steps() as say, redirect_stdout(sys.stderr):
         start_jax_on_cpu()
-        from wdport.porting.port import prove_port, write_port
+        from wdport.porting.port import write_port
         from wdport.porting.port_document import port_document
+        from wdport.porting.port_proof import prove_port
 
         tell = say or (lambda _: None)
         arguments = read_arguments(request.config)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
 from wdport.errors import did_you_mean
 from wdport.mapping.axes import RULES, AxisError, Combine, Rule, find_rule
-from wdport.mapping.kinds import kinds_named
 from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.kind import Inner, Kind, Part
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Layer, Row, TapRow
 from wdport.mapping.schema import LayerRow, TensorRow, TieRow
 from wdport.mapping.strict_yaml import Section, YamlFields, YamlNode
+
+KindsNamed = Callable[[str], Collection[str]]
 
 _ARITHMETIC = tuple(name for name in get_args(Combine) if name)
 
@@ -113,15 +114,16 @@ def _counts(fields: YamlFields, rule: Rule, sources: int, targets: int) -> None:
 
 
 def parse_layer(
-    node: YamlNode, where: str, section: Section, number: int, kinds: Mapping[str, Kind]
+    node: YamlNode, where: str, section: Section, number: int, kinds: Mapping[str, Kind], named: KindsNamed
 ) -> tuple[list[Row], list[TapRow]]:
-    """Return the rows of a layer's tensors and its taps; ``number`` is the layer's, ``kinds`` are those it may name."""
+    """Return the rows of a layer's tensors and its taps; ``number`` is the layer's, ``kinds`` are those it may name,
+    and ``named`` finds kinds by other names."""
     fields = YamlFields(node, where, LayerRow.__annotations__)
     torch, keras = fields.pattern("torch", section.torch, "."), fields.pattern("keras", section.keras, "/")
     # Outside of a section, the dot is the model itself, whose output is compared in any case.
     is_model = section.torch is None and torch.text == "."
     torch = NamePattern("") if is_model else torch
-    kind = _kind(fields, kinds)
+    kind = _kind(fields, kinds, named)
     names = _names(fields, kind)
     order = _order(fields, kind, kinds)
     tap = _tap(fields, torch, keras, kind, order, fields.when(section))
@@ -141,17 +143,17 @@ def parse_layer(
     return rows, taps
 
 
-def _kind(fields: YamlFields, kinds: Mapping[str, Kind]) -> Kind | None:
+def _kind(fields: YamlFields, kinds: Mapping[str, Kind], named: KindsNamed) -> Kind | None:
     if (name := fields.optional_text("kind")) is None:
         return None
     if name not in kinds:
-        raise fields.fault(f"unknown kind {name!r}", _meant(name, kinds))
+        raise fields.fault(f"unknown kind {name!r}", _meant(name, kinds, named))
     return kinds[name]
 
 
-def _meant(name: str, kinds: Mapping[str, Kind]) -> str:
+def _meant(name: str, kinds: Mapping[str, Kind], named: KindsNamed) -> str:
     """What to do about a kind that no table may name."""
-    meant = kinds_named(name)
+    meant = named(name)
     if tabled := [kind for kind in meant if kind in kinds]:
         return f"did you mean {' or '.join(tabled)}?"
     if meant:

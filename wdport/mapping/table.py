@@ -18,7 +18,7 @@ from wdport.checkpoint.regular_file import read_option
 from wdport.errors import InternalError, MisfitError, did_you_mean
 from wdport.extensions import tables_folders
 from wdport.limits import MAX_INCLUDES, MAX_TABLE_BYTES
-from wdport.mapping.kinds import KINDS
+from wdport.mapping.kinds import KINDS, kinds_named
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.row_parser import parse_layer, parse_row, parse_tensors, parse_tie
 from wdport.mapping.rows import Row, Table, TapRow
@@ -150,7 +150,7 @@ class _Reader:
     def _rows(self, fields: YamlFields, where: str, section: Section, rows: list[Row], taps: list[TapRow]) -> None:
         for node in fields.list("layers") if fields.has("layers") else ():
             self.layers += 1
-            more, tapped = parse_layer(node, where, section, self.layers, KINDS)
+            more, tapped = parse_layer(node, where, section, self.layers, KINDS, kinds_named)
             rows += more
             taps += tapped
         if fields.has("tensors"):

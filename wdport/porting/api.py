@@ -44,10 +44,11 @@ def write_port(
         WdportError: the model cannot be built or run.
     """
     from wdport.porting import port as porting
+    from wdport.porting.port_proof import prove_port
 
     port = porting.write_port(_name_of(target), inputs, name, arguments, checkpoint)
     if proof and port.written and not port.missing:
-        porting.prove_port(port, checkpoint)
+        prove_port(port, checkpoint)
     return port
 
 

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import importlib
 import string
-import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from wdport import recorder
 from wdport.compare.reference import translated
 from wdport.compare.run_cases import Say
 from wdport.errors import MisfitError, UsageError
-from wdport.files.atomic import scratch_folder, write_text
-from wdport.files.outputs import writable
 from wdport.porting.lowering.keras_graph import axes_text, axis_letters
-from wdport.porting.suggest import Models, Suggestion, prove, verify_table
+from wdport.porting.suggest import Models, Suggestion
 from wdport.porting.torch_run import SEED, fill
 from wdport.porting.writing import fold, sections
 from wdport.recorder import Input
@@ -271,34 +267,6 @@ def _run(graph: Graph, module: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[
         what = f"running its steps one by one raises {recorder.one_line(error)}"
         fix = "pass tensors and plain numbers between its steps, not packed sequences or NumPy arrays"
         raise MisfitError(type(module).__name__, what, fix) from error
-
-
-def prove_port(port: WrittenPort, checkpoint: str | None = None, say: Say | None = None) -> None:
-    """Prove a port: with random weights, then with those of a checkpoint. Its module is written to a temporary folder,
-    and imported from there."""
-    from wdport.parity.training_mode_gate import with_keras_statistics
-
-    suggestion = port.suggestion
-    assert suggestion is not None
-    name = suggestion.models.model.partition(":")[0]
-
-    def trained(table: Path, weights: Path, config: Path | None, say: Say | None) -> Verdict:
-        verdict = verify_table(table, weights, config, say, train=port.trains, gradients=not port.trains)
-        return replace(verdict, gates=tuple(map(with_keras_statistics, verdict.gates)))
-
-    with scratch_folder() as folder:
-        write_text(writable(Path(folder, f"{name}.py")), port.source)
-        sys.path.insert(0, str(folder))
-        sys.modules.pop(name, None)
-        importlib.invalidate_caches()
-        try:
-            prove(suggestion, say=say, verify=trained)
-            if checkpoint and suggestion.proved:
-                prove(suggestion, checkpoint, say, trained)
-        finally:
-            sys.path.remove(str(folder))
-            sys.modules.pop(name, None)  # the file that is imported next is the user's
-    port.verdict, port.failure, port.table = suggestion.verdict, suggestion.failure, suggestion.text()
 
 
 def _is_free(spec: Input, axis: str) -> bool:

@@ -7,7 +7,7 @@ The table is a guess until :func:`prove` runs verify on it, with other random we
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -18,16 +18,15 @@ from wdport import recorder
 from wdport.checkpoint import open_checkpoint
 from wdport.compare.reference import translated
 from wdport.compare.run_cases import Say
-from wdport.errors import UsageError, WdportError
+from wdport.errors import UsageError
 from wdport.families.custom import CustomConfig, CustomFamily
-from wdport.files.atomic import scratch_folder
 from wdport.model import Array, Document
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.candidate_rows import Fields, table_of_rows
 from wdport.porting.fingerprints import KerasSide
 from wdport.porting.matching import Assigning, Decision, RunOutcome, next_guess
 from wdport.porting.rows import suggested_rows
-from wdport.porting.torch_run import SEED, TorchRun, build_as_stored, build_module, draw_inputs, fill, run_torch
+from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import Unit, units_of
 from wdport.porting.writing import Doubt, Place, TableSection, fold, fold_doubts, sections, table_text
 from wdport.recorder import module_names
@@ -113,10 +112,6 @@ def _progress(outcome: RunOutcome) -> tuple[bool, int]:
     deepest = outcome.deepest or outcome
     # A run that reached the outputs has filled every layer that it calls.
     return (deepest.dead_end is not None and deepest.dead_end.reason == "end", len(deepest.matched))
-
-
-Verify = Callable[[Path, Path, "Path | None", "Say | None"], "Verdict"]
-"""Runs verify on a table, a checkpoint and, if there is one, a configuration; reports its steps."""
 
 
 @dataclass(frozen=True)
@@ -256,68 +251,9 @@ def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
     return [name for name in names if name not in set(state)] if set(state) & set(names) else []
 
 
-def verify_table(
-    table: Path, weights: Path, config: Path | None, say: Say | None = None, train: bool = False,
-    gradients: bool = False,
-) -> Verdict:  # fmt: skip
-    """Convert into a temporary file, and verify that; with ``gradients``, also compare them in evaluation mode."""
-    from wdport.conversion.convert import convert
-    from wdport.parity.run_gates import Setup
-    from wdport.parity.verify import compare_files
-    from wdport.parity.verify_options import Pair
-
-    with scratch_folder() as folder:
-        converted = Path(folder, "converted.keras")
-        convert(weights, converted, mapping=table, config=config)
-        pair = Pair(converted, weights, mapping=table, train=train)
-        return compare_files(pair, say, setup=Setup(gradients=gradients))
-
-
-def prove(
-    suggestion: Suggestion, checkpoint: str | None = None, say: Say | None = None, verify: Verify = verify_table
-) -> None:
-    """Run ``verify`` on the table with random float32 weights of another seed, or with a checkpoint's; sets
-    ``verdict``, or ``failure`` if it could not run."""
-    if suggestion.stop is not None:
-        return
-    if not suggestion.parts:
-        suggestion.failure = "the model has no weights, and verify compares models by a checkpoint"
-        return
-    suggestion.verdict, suggestion.failure = None, ""  # those of another proof
-    with scratch_folder() as folder:
-        table = Path(folder, "suggested.yaml")
-        table.write_text(suggestion.text(), encoding="utf-8")
-        path = checkpoint or (suggestion.models.checkpoint if loads_itself(suggestion.models) else None)
-        weights = Path(path) if path else _random_checkpoint(suggestion.models, Path(folder, "random.pt"))
-        config = None
-        if suggestion.models.arguments:
-            import yaml
-
-            config = Path(folder, "config.yaml")
-            config.write_text(yaml.safe_dump(dict(suggestion.models.arguments)), encoding="utf-8")
-        try:
-            suggestion.verdict = verify(table, weights, config, say)
-        except WdportError as error:
-            # The temporary folder is gone when the reader sees this.
-            suggestion.failure = " ".join(error.command_line.replace(str(folder), "").split())
-
-
 def loads_itself(models: Models) -> bool:
     """Whether the PyTorch function loads the checkpoint itself, so that no other file can replace it."""
     return not models.arguments and recorder.takes_path(recorder.find_function(models.reference), models.reference)
-
-
-def _random_checkpoint(models: Models, path: Path) -> Path:
-    import torch
-
-    module = build_as_stored(models.reference, models.arguments, models.checkpoint)
-    # As real checkpoints are; convert refuses float64 values that float32 cannot hold.
-    dtypes = {name: torch.float32 if tensor.dtype is torch.float64 else tensor.dtype
-              for name, tensor in module.state_dict().items()}  # fmt: skip
-    # Another seed than the search's: a table that fits its values by chance fails.
-    fill(module.double(), SEED + 1)
-    torch.save({name: tensor.to(dtypes[name]) for name, tensor in module.state_dict().items()}, path)
-    return path
 
 
 def family_of(models: Models) -> CustomFamily:

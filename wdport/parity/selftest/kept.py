@@ -16,7 +16,9 @@ from pathlib import Path
 
 import jax
 
-from wdport.errors import printable
+from wdport.errors import WdportError, printable
+from wdport.files.atomic import write_text
+from wdport.files.outputs import writable
 from wdport.jax_settings import Unusable, cache_folder, chosen_numerics
 
 PACKAGES = ("wdport", "torch", "keras", "jax", "jaxlib", "numpy")
@@ -56,10 +58,8 @@ def keep_found(bounds: Mapping[str, float], count: int, seconds: float) -> None:
     if path is None:
         return
     facts = {"count": count, "seconds": round(seconds, 1), "day": f"{datetime.now(UTC):%Y-%m-%d}"}
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}")
-    with suppress(OSError):
-        unfinished.write_text(json.dumps(facts), encoding="utf-8")
-        unfinished.replace(path)
+    with suppress(OSError, WdportError):
+        write_text(writable(path), json.dumps(facts))
 
 
 def _place(bounds: Mapping[str, float]) -> Path | None:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wdport.mapping.kinds.kind import KerasCall
+from wdport.model import Array
 from wdport.porting.graph import Graph, Guard, Node, Slice
 
 Order = tuple[int, ...]
@@ -230,6 +231,25 @@ class KerasGraph:
 
 
 UNREAD = "inference does not read it"
+
+
+@dataclass(frozen=True)
+class Start:
+    """The values of a buffer in a new PyTorch model, and how its constructor computes them, if that is short."""
+
+    values: Array
+    formula: KerasGraph | None = None
+
+    @property
+    def constant(self) -> Any:
+        """The number that every element is, or all of them if they are few; ``None`` if they are many."""
+        if self.values.size and (self.values == self.values.flat[0]).all():
+            return float(self.values.flat[0])
+        return self.values.tolist() if self.values.size <= MOST_NUMBERS else None
+
+    @property
+    def is_written(self) -> bool:
+        return self.formula is not None or self.constant is not None
 
 
 def rows_besides(lowered: KerasGraph, torch: Graph) -> Iterator[Mapping[str, str]]:

@@ -25,14 +25,13 @@ from wdport.porting.arguments import (
     replaced,
 )
 from wdport.porting.construction import stated_arguments
-from wdport.porting.lowering.keras_graph import Hole, KerasStep, unused, word_of
+from wdport.porting.lowering.keras_graph import Hole, KerasStep, Start, unused, word_of
 from wdport.porting.outline.counterparts import defaults
 from wdport.porting.settings import equal
 from wdport.porting.source.body import Body, BodyWriter, fold_loops
 from wdport.porting.source.code import Code, Literal, call, constant, listed, literal, text
 from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope, Scopes
-from wdport.porting.source.starts import Start
 from wdport.porting.source.ways import CALL, Way, ways_of
 
 _EMPTY = inspect.Parameter.empty

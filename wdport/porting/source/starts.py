@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -13,31 +11,12 @@ from wdport.model import Array
 from wdport.porting.graph import TensorSource
 from wdport.porting.lowering.comparison import is_equal
 from wdport.porting.lowering.interpreter import Interpreter
-from wdport.porting.lowering.keras_graph import MOST_NUMBERS, KerasGraph, KerasValue
+from wdport.porting.lowering.keras_graph import KerasGraph, KerasValue, Start
 from wdport.porting.lowering.lower import GraphLowering
 from wdport.porting.source.scopes import step_values
 
 MOST_STEPS = 6
 """Steps of a formula that is written as one expression."""
-
-
-@dataclass(frozen=True)
-class Start:
-    """The values of a buffer in a new PyTorch model, and how its constructor computes them, if that is short."""
-
-    values: Array
-    formula: KerasGraph | None = None
-
-    @property
-    def constant(self) -> Any:
-        """The number that every element is, or all of them if they are few; ``None`` if they are many."""
-        if self.values.size and (self.values == self.values.flat[0]).all():
-            return float(self.values.flat[0])
-        return self.values.tolist() if self.values.size <= MOST_NUMBERS else None
-
-    @property
-    def is_written(self) -> bool:
-        return self.formula is not None or self.constant is not None
 
 
 def starts_of(lowering: GraphLowering) -> Mapping[str, Start]:
