@@ -433,9 +433,14 @@ class _Engine:
                 continue  # it calls ops.dot_product_attention, which hides with the lowest number
             if lost := hidden_scores_win(query.outputs[0], key.outputs[0]):
                 self.hidden |= lost
-                for parts in loose.values():
+                # In order of completion: layers before it, and its own projections, are compared.
+                before = {f"{tap.reference}.{part}" for part in ("query", "key", "value")}
+                names = list(loose)
+                inside = (name == tap.reference or name.startswith(f"{tap.reference}.") for name in names)
+                first = next((index for index, is_in in enumerate(inside) if is_in), len(names) - 1)
+                for name in [name for name in names[first:] if name not in before]:
                     for part in ("fed", "made", "running"):
-                        parts[part] = parts.get(part, set()) | lost
+                        loose[name][part] = loose[name].get(part, set()) | lost
                 kinds = started.case.extremes or (f"scale x{started.case.scale:g}",) * started.case.samples
                 words = ", ".join(dict.fromkeys(SAMPLES.get(kinds[index], kinds[index]) for index in sorted(lost)))
                 text = (

@@ -263,7 +263,7 @@ def _run(graph: Graph, module: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[
         values = {key: tensor for key, tensor in replay(graph, module, inputs).items() if tensor.device.type != "meta"}
         return inputs, {key: recorder.to_array(tensor.to_dense() if tensor.is_sparse else tensor)
                         for key, tensor in values.items()}  # fmt: skip
-    except (RuntimeError, TypeError, ValueError, IndexError, KeyError, AttributeError) as error:
+    except recorder.MODEL_ERRORS as error:
         what = f"running its steps one by one raises {recorder.one_line(error)}"
         fix = "pass tensors and plain numbers between its steps, not packed sequences or NumPy arrays"
         raise MisfitError(type(module).__name__, what, fix) from error
