@@ -1757,14 +1757,19 @@ def _nested(value: object) -> Nested:
     return arrays if isinstance(value, dict) else arrays[0]
 
 
-def to_array(tensor: Tensor) -> Array:
-    """A copy of a tensor's values, in C order. A layer's output is the next one's input, so calls share copies; none
-    may be changed."""
+def as_array(tensor: Tensor) -> Array:
+    """A tensor's values, with its memory where NumPy has the dtype."""
     import torch
 
     tensor = tensor.detach().cpu()
     # NumPy has no bfloat16; nothing else is to be computed in 16 bits.
-    values = (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()
+    return (tensor.float() if tensor.dtype in (torch.bfloat16, torch.float16) else tensor).numpy()
+
+
+def to_array(tensor: Tensor) -> Array:
+    """A copy of a tensor's values, in C order. A layer's output is the next one's input, so calls share copies; none
+    may be changed."""
+    values = as_array(tensor)
     key = (tensor.data_ptr(), values.shape, values.dtype.str)
     cached = _COPIES.get(key)
     bits = f"u{values.itemsize}"

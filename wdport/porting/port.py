@@ -261,7 +261,7 @@ def _run(graph: Graph, module: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[
 
     try:
         values = {key: tensor for key, tensor in replay(graph, module, inputs).items() if tensor.device.type != "meta"}
-        return inputs, {key: recorder.to_array(tensor.to_dense() if tensor.is_sparse else tensor)
+        return inputs, {key: recorder.as_array(tensor.to_dense() if tensor.is_sparse else tensor)
                         for key, tensor in values.items()}  # fmt: skip
     except recorder.MODEL_ERRORS as error:
         what = f"running its steps one by one raises {recorder.one_line(error)}"

@@ -23,7 +23,10 @@ Change = Callable[[Function, Arguments], Any]
 
 
 def replay(graph: Graph, module: torch.nn.Module, inputs: Mapping[str, Array]) -> Values:
-    """The values of all nodes on these inputs, each as it was returned; layers and weights are those of ``module``."""
+    """The values of all nodes on these inputs, each as it was returned; layers and weights are those of ``module``.
+
+    Parameters share the memory of the module's.
+    """
     values: Values = {}
     run = steps(graph, module, inputs, values)
     results = dict(values)
@@ -33,7 +36,9 @@ def replay(graph: Graph, module: torch.nn.Module, inputs: Mapping[str, Array]) -
         if node.base is not None:
             results[node.base[1].source] = values[node.base[1].source].clone()
         results |= {after.source: values[after.source].clone() for _, after in node.outdated}
-    return {source: tensor.clone() for source, tensor in values.items() if source.kind != "node"} | results
+    held = {source: tensor if source.kind == "parameter" else tensor.clone()
+            for source, tensor in values.items() if source.kind != "node"}  # fmt: skip
+    return held | results
 
 
 def steps(

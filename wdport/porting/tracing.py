@@ -436,6 +436,9 @@ class _Tracer:
     def _traced_tensor(self, tensor: torch.Tensor) -> TracedTensor:
         source = self._origins.get(tensor)
         # Made by the code itself, outside of any recorded call, such as one that a module holds.
+        if source is None and self._outside and isinstance(tensor, torch.nn.Parameter):
+            # Its first values are random numbers, which nothing can be computed from; a copy would double the memory.
+            source = self._origins[tensor] = TensorSource("parameter")
         if source is None:
             source = self._origins[tensor] = TensorSource("constant", index=len(self._constants))
             self._constants.append(recorder.to_array(tensor))
