@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
@@ -124,6 +124,40 @@ class Copied(nn.Module):
         return self.second(self.first(x))
 
 
+class Mixer(nn.Module):
+    """Reads its sizes from a configuration."""
+
+    def __init__(self, config: SimpleNamespace, shape: dict[str, int]) -> None:
+        super().__init__()
+        self.head_size = int(config.width / config.heads)
+        self.all = config.heads * self.head_size
+        self.inner, self.out = nn.Linear(config.width, self.all), nn.Linear(self.all, shape["hidden"])
+        self.back = nn.Linear(shape["hidden"], int(config.width * config.ratio))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        b, t, _ = x.shape
+        heads = self.inner(x).view(b, t, -1, self.head_size).softmax(-1)
+        return self.back(self.out(heads.flatten(2)))
+
+
+class Mixers(nn.Module):
+    def __init__(self, config: SimpleNamespace) -> None:
+        super().__init__()
+        self.steps = nn.ModuleList(Mixer(config, {"hidden": 12}) for _ in range(config.num_layers))
+        config = copy.deepcopy(config)
+        config.heads = 2  # a number that is not the configuration's
+        self.last = Mixer(config, {"hidden": 16})
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for step in self.steps:
+            x = step(x)
+        return self.last(x)
+
+
+def build_mixers() -> Mixers:
+    return Mixers(SimpleNamespace(width=8, heads=4, num_layers=3, ratio=1.0, name="mixers"))
+
+
 class Placeless(nn.Module):
     """Computes tensors whose values NumPy does not hold."""
 
@@ -153,7 +187,8 @@ def test_constants_are_the_expressions_of_the_constructor() -> None:
         "layers.Dropout(0.5)",
         "shape=(1, width), initializer",
         "(b, t, self.heads, c // self.heads)",
-        "* (self.width // self.heads) ** -0.5",
+        "self.scale = (width // heads) ** -0.5",
+        "* self.scale",
         "math.sqrt(c)",
         "def __init__(self, widths=(8, 12), heads=4, **kwargs):",
         "self.first = Head(width=widths[0], heads=heads)",
@@ -163,6 +198,23 @@ def test_constants_are_the_expressions_of_the_constructor() -> None:
         assert line in source, line
     # max(width // 4, 5) is no expression of the width.
     assert "layers.Dense(5)" in source
+
+
+def test_constants_are_those_of_a_configuration() -> None:
+    source = source_of("build_mixers", "x: b t=3..5 8")
+    for line in (
+        "def __init__(self, width, heads, ratio, hidden, **kwargs):",
+        "self.head_size = width // heads",
+        "layers.Dense(heads * self.head_size)",
+        "layers.Dense(hidden)",
+        "layers.Dense(int(width * ratio))",
+        "(b, t, -1, self.head_size)",
+        "def __init__(self, width=8, heads=4, num_layers=3, ratio=1.0, **kwargs):",
+        "[Mixer(width, heads, ratio, hidden=12) for _ in range(num_layers)]",
+        "self.last = Mixer(width, heads=2, ratio=ratio, hidden=16)",
+        "        for step in self.steps:\n            x = step(x)\n",
+    ):
+        assert line in source, line
 
 
 def test_instances_that_a_flag_or_an_argument_tells_apart_are_one_class() -> None:

@@ -8,7 +8,7 @@ import operator
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
@@ -24,10 +24,28 @@ ARITHMETIC: Mapping[str, tuple[Callable[[Any, Any], Any], str]] = MappingProxyTy
 
 @dataclass(eq=False)
 class ConstructorCall:
-    """One call of a class's ``__init__``: its arguments, and the defaults of those that have one, by name."""
+    """One call of a class's ``__init__``: its arguments, and the defaults of those that have one, by name.
+
+    A configuration object is such a call as well, with its attributes as arguments. Those of the configurations that a
+    constructor is called with are its arguments too; ``configured`` are the configurations, by these arguments.
+    ``attributes`` are the numbers of the object that was made which remember.
+    """
 
     arguments: dict[str, Any] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
+    configured: dict[str, ConstructorCall] = field(default_factory=dict)
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+    def configure(self, configuration: ConstructorCall, values: Mapping[str, Any]) -> None:
+        """Take the attributes of a configuration, with these values, as arguments; names that are taken stay."""
+        for name, value in values.items():
+            if name not in self.arguments:
+                self.arguments[name], self.configured[name] = value, configuration
+
+    def has(self, number: ArgumentNumber) -> bool:
+        """Whether a number was computed from arguments of this call."""
+        names = argument_names(number.expression_of_arguments)
+        return all(self.configured.get(name, self) is number.owner for name in names)
 
     def __deepcopy__(self, memo: object) -> ConstructorCall:
         # A copied module was made by the same call.
@@ -48,8 +66,8 @@ class ConstructorCall:
 
 @dataclass(frozen=True)
 class ArgumentExpression:
-    """How a number was computed: the ``argument`` or the element ``index`` of the argument ``name``, or an operator of
-    operands."""
+    """How a number was computed: the ``argument`` or the element ``index`` of the argument ``name``, the ``attribute``
+    of this name, or an operator of operands."""
 
     operator: str
     operands: tuple[ArgumentExpression | float, ...] = ()
@@ -98,7 +116,10 @@ class ArgumentNumber:
         value = function(*map(plain_number, operands))
         if isinstance(other, ArgumentNumber) and other.owner is not self.owner:
             return value
-        return _number(value, self.owner, ArgumentExpression(symbol, tuple(map(_operand, operands))))
+        number = _number(value, self.owner, ArgumentExpression(symbol, tuple(map(_operand, operands))))
+        if isinstance(number, FloatArgument):
+            number.of_integers = all(isinstance(operand, int) for operand in operands)
+        return number
 
     def __neg__(self) -> Any:
         expression = ArgumentExpression("-", (self.expression_of_arguments,))
@@ -122,10 +143,43 @@ class IntegerArgument(ArgumentNumber, int):
 
 
 class FloatArgument(ArgumentNumber, float):
-    """A floating-point number that remembers."""
+    """A floating-point number that remembers; ``of_integers`` if it was computed from integers."""
+
+    of_integers = False
 
 
 remember_arithmetic(ArgumentNumber)
+
+
+class _Integer(type):
+    """``int``, but for numbers that remember, of which it makes one that does."""
+
+    def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        value = int(*args, **kwargs)
+        number = args[0] if len(args) == 1 else None
+        if not isinstance(number, ArgumentNumber):
+            return value
+        expression = number.expression_of_arguments
+        if isinstance(number, FloatArgument):
+            is_quotient = expression.operator == "/" and number.of_integers and value == float(number)
+            expression = replace(expression, operator="//") if is_quotient else ArgumentExpression("int", (expression,))
+        return _number(value, number.owner, expression)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, int)
+
+    def __subclasscheck__(cls, kind: type) -> bool:
+        return issubclass(kind, int)
+
+    def __eq__(cls, other: object) -> bool:
+        return other is int or other is cls
+
+    def __hash__(cls) -> int:
+        return hash(int)
+
+
+class RememberingInteger(int, metaclass=_Integer):
+    """What ``int`` is in the code of constructors while a model is built."""
 
 
 _remembers: list[None] = []
@@ -195,14 +249,14 @@ def _tuple_name(value: Any) -> str:
 def expressed(value: Any, owner: ConstructorCall) -> ArgumentExpression | float:
     """How a number was computed from the arguments of a constructor; the number itself if it was not."""
     if name := _tuple_name(value):
-        if value[0].owner is owner:
+        if owner.has(value[0]):
             return ArgumentExpression("argument", name=name)
         return expressed(value[0].owner.arguments[name], owner)
     if not isinstance(value, ArgumentNumber) or value.is_chosen:
         other: float = plain_number(value)
         return other
     number: float = plain_number(value)
-    if value.owner is owner:
+    if owner.has(value):
         return value.expression_of_arguments
     outer = _replaced(value.expression_of_arguments, value.owner, owner)
     return outer if isinstance(outer, ArgumentExpression) and has_arguments(outer) else number
@@ -232,6 +286,25 @@ def replaced(
         return other if expression.operator == "argument" else expression
     operands = tuple(replaced(operand, others) for operand in expression.operands)
     return ArgumentExpression(expression.operator, operands, other)
+
+
+def with_attributes(
+    expression: ArgumentExpression | float, attributes: Mapping[ArgumentExpression, str]
+) -> ArgumentExpression | float:
+    """An expression with attributes in place of what they are computed from."""
+    if not isinstance(expression, ArgumentExpression):
+        return expression
+    if (name := attributes.get(expression)) is not None:
+        return ArgumentExpression("attribute", name=name)
+    return replace(expression, operands=tuple(with_attributes(operand, attributes) for operand in expression.operands))
+
+
+def attribute_names(expression: ArgumentExpression | float) -> Iterator[str]:
+    """The attributes of an expression."""
+    if isinstance(expression, ArgumentExpression):
+        yield from (expression.name,) if expression.operator == "attribute" else ()
+        for operand in expression.operands:
+            yield from attribute_names(operand)
 
 
 def has_arguments(expression: ArgumentExpression | float) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from wdport.porting.arguments import ConstructorCall, remembering
+from wdport.porting.arguments import ArgumentNumber, ConstructorCall, RememberingInteger, remembering
 from wdport.porting.outline.steps import is_layer
 
 Modules = Mapping[int, tuple[torch.nn.Module, ConstructorCall]]
@@ -22,9 +22,12 @@ Modules = Mapping[int, tuple[torch.nn.Module, ConstructorCall]]
 def constructors() -> Iterator[Modules]:
     """Inside, every module that is made is noted with its constructor.
 
-    The numbers among the arguments remember which they are, for the code of all classes but the layers of torch.
+    The numbers among the arguments, and those in configurations, remember which they are, for the code of all classes
+    but the layers of torch.
     """
     modules: dict[int, tuple[torch.nn.Module, ConstructorCall]] = {}
+    configurations: dict[int, tuple[object, ConstructorCall]] = {}
+    namespaces: list[dict[str, Any]] = []
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
@@ -39,8 +42,18 @@ def constructors() -> Iterator[Modules]:
         constructor = ConstructorCall({name: values[name] for name in names}, _defaults(type(part)))
         modules[id(part)] = part, constructor
         if not is_layer(type(part)):
+            if "int" not in frame.f_globals:
+                frame.f_globals["int"] = RememberingInteger
+                namespaces.append(frame.f_globals)
             # Python writes what a profiling function changes among the locals back to the frame.
             values.update({name: constructor.remembered(name, values[name]) for name in names})
+            for name in names:
+                if (attributes := _attributes(values[name])) is not None:
+                    _, configuration = configurations.setdefault(id(values[name]), (values[name], ConstructorCall()))
+                    _remember(configuration, attributes)
+                    constructor.configure(
+                        configuration, {key: attributes[key] for key in configuration.arguments if key in attributes}
+                    )
 
     before = sys.getprofile()
     sys.setprofile(note)
@@ -49,6 +62,26 @@ def constructors() -> Iterator[Modules]:
             yield modules
     finally:
         sys.setprofile(before if callable(before) else None)
+        for namespace in namespaces:
+            del namespace["int"]
+
+
+def _attributes(value: Any) -> dict[str, Any] | None:
+    """The attributes of a configuration: a dictionary, or an object that is not called."""
+    if type(value) is dict:
+        return value if all(isinstance(key, str) and key.isidentifier() for key in value) else None
+    if isinstance(value, (torch.nn.Module, torch.Tensor, type)) or callable(value):
+        return None
+    return getattr(value, "__dict__", None)
+
+
+def _remember(configuration: ConstructorCall, attributes: dict[str, Any]) -> None:
+    """Let the numbers of a configuration remember which they are."""
+    for name, value in attributes.items():
+        remembered = configuration.remembered(name, value)
+        # A number that was set later is another argument.
+        if remembered is not value and getattr(value, "owner", None) is not configuration:
+            configuration.arguments[name], attributes[name] = value, remembered
 
 
 def _defaults(kind: type) -> dict[str, Any]:
@@ -61,7 +94,12 @@ def _defaults(kind: type) -> dict[str, Any]:
 
 def constructors_by_path(module: torch.nn.Module, modules: Modules) -> dict[str, ConstructorCall]:
     """The constructors of the modules of a model, by path."""
-    return {path: modules[id(part)][1] for path, part in module.named_modules() if id(part) in modules}
+    by_path = {path: modules[id(part)][1] for path, part in module.named_modules() if id(part) in modules}
+    for path, constructor in by_path.items():
+        constructor.attributes = {
+            name: value for name, value in vars(module.get_submodule(path)).items() if isinstance(value, ArgumentNumber)
+        }
+    return by_path
 
 
 def stated_arguments(constructor: ConstructorCall) -> Iterator[tuple[str, Any]]:
@@ -71,5 +109,5 @@ def stated_arguments(constructor: ConstructorCall) -> Iterator[tuple[str, Any]]:
             yield name, value
         elif isinstance(value, (tuple, list)) and all(isinstance(item, (int, float)) for item in value):
             yield name, tuple(value)
-        elif hasattr(value, "__dict__") and not isinstance(value, (torch.nn.Module, type)) and not callable(value):
-            yield from ((key, item) for key, item in vars(value).items() if isinstance(item, (bool, int, float, str)))
+        elif (attributes := _attributes(value)) is not None:
+            yield from ((key, item) for key, item in attributes.items() if isinstance(item, (bool, int, float, str)))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeGuard
 
 from wdport.porting.graph import CodePlace, Slice
@@ -524,6 +524,7 @@ def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> 
     """Statements, with repetitions over the elements of a list as ``("for", names, lists, statements)``."""
     folded: list[Any] = []
     position = 0
+    statements = _with_last_name(statements)
     while position < len(statements):
         best: tuple[int, int] = (1, 1)
         for period in range(1, min(12, (len(statements) - position) // 2) + 1):
@@ -543,6 +544,17 @@ def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> 
                 folded += chunk
         position += period * times
     return folded
+
+
+def _with_last_name(statements: Sequence[Statement]) -> Sequence[Statement]:
+    """Statements whose last step is assigned before it is returned, if it repeats one that is: it ends a loop."""
+    *before, last = statements
+    here = _elements(last)
+    for one in before[-12:][::-1]:
+        is_repeated = len(one.names) == 1 and _alike(replace(one, names=())) == _alike(replace(last, returns=False))
+        if here and is_repeated and _elements(one) == [(name, index - 1) for name, index in here]:
+            return [*before, replace(last, names=one.names, returns=False), Statement((), text(one.names[0]), True)]
+    return statements
 
 
 def _loop(

@@ -18,11 +18,13 @@ from wdport.porting.arguments import (
     ArgumentExpression,
     ConstructorCall,
     argument_names,
+    attribute_names,
     expressed,
     has_arguments,
     is_argument,
     plain_number,
     replaced,
+    with_attributes,
 )
 from wdport.porting.construction import stated_arguments
 from wdport.porting.lowering.keras_graph import Hole, KerasStep, Start, unused, word_of
@@ -153,6 +155,7 @@ class Class:
         parameters: the arguments of the constructor, by name, each with the values of instances by path.
         defaults: the defaults of arguments.
         names: the arguments by their names in PyTorch's constructor.
+        attributes: the attributes that the constructor computes from arguments.
         expressions: what stands for a constant, by the line and the constant's number in it.
     """
 
@@ -163,6 +166,7 @@ class Class:
     parameters: dict[str, dict[str, Literal]] = field(default_factory=dict)
     defaults: dict[str, Literal] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
+    attributes: dict[str, ArgumentExpression | float] = field(default_factory=dict)
     expressions: dict[tuple[int, int], ArgumentExpression | float] = field(default_factory=dict)
 
     @property
@@ -246,7 +250,8 @@ class Class:
                 equal_names = [constructors[path].names_of(constant.value) for path, constant in column.items()]
                 names = set.intersection(*equal_names)
                 if hint == "depth":
-                    names = {name for name in names if name not in flowing or _COUNT.match(name)}
+                    counts = {name for name in names if _COUNT.match(name) and name not in flowing}
+                    names = counts or {name for name in names if name not in flowing or _COUNT.match(name)}
                     names = set() if self._is_indexed(self.lines[place[0]].line.attribute) else names
                 if len(names) == 1:
                     self.expressions[place] = ArgumentExpression("argument", name=names.pop())
@@ -268,6 +273,34 @@ class Class:
                 self._find_default(name, constructors)
         for place, expression in self.expressions.items():
             self.expressions[place] = replaced(expression, self.names)
+        self._find_attributes(constructors, numbers, used)
+
+    def _find_attributes(
+        self, constructors: Mapping[str, ConstructorCall], numbers: Mapping[str, float], used: set[str]
+    ) -> None:
+        """Find the attributes of PyTorch's modules that name a computed number which the call needs, or several lines
+        of the constructor."""
+        attributes: dict[ArgumentExpression, str] = {}
+        definitions: dict[str, ArgumentExpression | float] = {}
+        for name in constructors[min(constructors)].attributes:
+            computed = [expressed(one.attributes.get(name), one) for one in constructors.values()]
+            first = replaced(replaced(computed[0], numbers), self.names)
+            is_usable = all(one == computed[0] for one in computed) and allowed(name) == name and name not in used
+            if is_usable and isinstance(first, ArgumentExpression) and first.operands and first.operator != "index":
+                definitions[name] = with_attributes(first, attributes)
+                attributes.setdefault(first, name)
+        needed: dict[str, int] = {}
+        for (number, _), expression in self.expressions.items():
+            for name in attribute_names(with_attributes(expression, attributes)):
+                needed[name] = needed.get(name, 0) + (1 if self.lines[number].line.attribute else 2)
+        attributes = {one: name for one, name in attributes.items() if needed.get(name, 0) > 1}
+        self.expressions = {place: with_attributes(one, attributes) for place, one in self.expressions.items()}
+        left = list(attributes.values())
+        while left:
+            name = left.pop()
+            self.attributes[name] = definitions[name]
+            left += attribute_names(definitions[name])
+        self.attributes = {name: one for name, one in definitions.items() if name in self.attributes}
 
     def _is_indexed(self, attribute: str) -> bool:
         """Whether the code reads single elements of a list, so that it has one length."""

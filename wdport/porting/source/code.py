@@ -69,11 +69,13 @@ def expression_code(expression: ArgumentExpression | float, prefix: str) -> Code
         return constant(expression)
     if expression.operator == "argument":
         return text(f"{prefix}{expression.name}")
+    if expression.operator == "attribute":
+        return text(f"self.{expression.name}")
     if expression.operator == "index":
         return text(f"{prefix}{expression.name}[{expression.operands[0]}]")
     operands = [expression_code(operand, prefix) for operand in expression.operands]
-    if expression.operator == "math.sqrt":
-        return call("math.sqrt", operands)
+    if expression.operator in ("math.sqrt", "int"):
+        return call(expression.operator, operands)
     if len(operands) == 1:
         return Code(("-", *operands[0].inside(ATOM)), UNARY)
     return binary(expression.operator, *operands)

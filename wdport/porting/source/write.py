@@ -156,30 +156,32 @@ def _class_text(class_: Class, package: str, trained: Collection[str], methods: 
     optional = [f"{name}={class_.defaults.get(name, 'None')}" for name in class_.parameters if name not in required]
     signature = ", ".join(["self", *required, *optional, *(f"{name}=False" for name in class_.flags), "**kwargs"])
     init = [f"        {line}" for line in _init_lines(class_)]
+    inputs = list(class_.body.parameters)
+    arguments = ", ".join(inputs) if not is_model or len(inputs) == 1 else "inputs"
+    training = ", training=False" if class_.paths & set(trained) else ""
+    body = [f"    def call(self{f', {arguments}' if arguments else ''}{training}):"]
+    if is_model and len(inputs) > 1:
+        body.append(f"        {', '.join(inputs)} = inputs")
+    body += [f"        {line}" for line in _body_lines(class_)]
+    for name, stated in list(class_.instances[0].signatures.items())[1:]:
+        body += ["", f"    def {name}({', '.join(['self', *stated])}{training}):"]
+        body += [f"        {line}" for line in _body_lines(class_, name)]
+    body += [f"\n{method.text}" for method in methods if method.class_ is class_]
+    # Keras makes the configuration of a layer from the arguments of its constructor, and of a model it does not.
+    if names and is_model:
+        inner = [f'"{name}": self.{name}' for name in class_.parameters]
+        inner += [f'"{name}": self.{name} is not None' for name in class_.flags]
+        body += ["", "    def get_config(self):", f"        return {{**super().get_config(), {', '.join(inner)}}}"]
     if names or init:
         lines += [f"    def __init__({signature}):", "        super().__init__(**kwargs)"]
-    if class_.parameters:
-        parameters = list(class_.parameters)
-        together = f"        {', '.join(f'self.{name}' for name in parameters)} = {', '.join(parameters)}"
-        lines += [together] if len(together) <= 88 else [f"        self.{name} = {name}" for name in parameters]
-    inputs = list(class_.body.parameters)
+    text = "\n".join(body)
+    if stored := [name for name in class_.parameters if re.search(rf"\bself\.{name}\b", text)]:
+        together = f"        {', '.join(f'self.{name}' for name in stored)} = {', '.join(stored)}"
+        lines += [together] if len(together) <= 88 else [f"        self.{name} = {name}" for name in stored]
     # Keras builds a layer when it is called with a tensor.
     init += [] if inputs or is_model else ["        self.built = True"]
     lines += [*init, ""] if names or init else []
-    arguments = ", ".join(inputs) if not is_model or len(inputs) == 1 else "inputs"
-    training = ", training=False" if class_.paths & set(trained) else ""
-    lines += [f"    def call(self{f', {arguments}' if arguments else ''}{training}):"]
-    if is_model and len(inputs) > 1:
-        lines.append(f"        {', '.join(inputs)} = inputs")
-    lines += [f"        {line}" for line in _body_lines(class_)]
-    for name, stated in list(class_.instances[0].signatures.items())[1:]:
-        lines += ["", f"    def {name}({', '.join(['self', *stated])}{training}):"]
-        lines += [f"        {line}" for line in _body_lines(class_, name)]
-    lines += [f"\n{method.text}" for method in methods if method.class_ is class_]
-    if names:
-        inner = [f'"{name}": self.{name}' for name in class_.parameters]
-        inner += [f'"{name}": self.{name} is not None' for name in class_.flags]
-        lines += ["", "    def get_config(self):", f"        return {{**super().get_config(), {', '.join(inner)}}}"]
+    lines += body
     return "\n".join(lines)
 
 
@@ -212,7 +214,8 @@ def _level(before: Sequence[str], after: Sequence[str | Literal]) -> int:
 
 
 def _init_lines(class_: Class) -> list[str]:
-    lines = [f"self.{name} = None" for name in dict.fromkeys(_optional(class_))]
+    lines = [f"self.{name} = {expression_code(expression, '')}" for name, expression in class_.attributes.items()]
+    lines += [f"self.{name} = None" for name in dict.fromkeys(_optional(class_))]
     previous = class_.paths
     for number, line in enumerate(class_.lines):
         if not line.line.attribute:
