@@ -6,6 +6,7 @@ import importlib
 import json
 import os
 import re
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -511,11 +512,17 @@ BODIES = {
 
 
 def test_steps_without_a_counterpart_are_methods_whose_bodies_are_proved(folder: Path, cli: Cli) -> None:
-    shown = cli("port", "net:far", *INPUT, code=6).out.splitlines()
+    shown = cli("port", "net:far", *INPUT, "--reproducers", "alone", code=6).out.splitlines()
     source = Path("net_keras.py").read_text()
+    programs = {path.name: path.read_text() for path in Path("alone").iterdir()}
+    assert programs.keys() == {"Pair_cdist.py", "Pair_linear.py"}
+    result = runpy.run_path("alone/Pair_cdist.py")["result"]
+    assert result.shape == (2, 4, 4)
     assert shown == [
         f"wrote net_keras.py  3 classes, {source.count(chr(10))} lines (torch: 23): 10 of 14 steps",
         "wrote net_keras.yaml  the table",
+        "wrote alone/Pair_cdist.py  a step alone, in PyTorch",
+        "wrote alone/Pair_linear.py  a step alone, in PyTorch",
         "to write: Pair.cdist: torch.cdist(x1, x2, p=1.0) (net.py:38): cdist has no counterpart",
         "to write: Pair.linear: torch.nn.Linear(in_features=6, out_features=6)(input=x) (net.py:38): a hook "
         "computes its weight: fold it first",

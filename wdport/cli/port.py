@@ -16,7 +16,7 @@ from wdport.cli.map_suggest import outcome_lines, proof_notes, read_arguments
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
-from wdport.files.outputs import writable
+from wdport.files.outputs import require_parent, writable
 from wdport.options import FORCE, INPUTS, JSON, Operand, Option
 from wdport.text_marks import Marked, joined, marked
 
@@ -45,6 +45,9 @@ class PortRequest:
     output: Annotated[str | None, Option(
         "Python file to write; the table and the weights are written beside it.  [default: MODULE_keras.py]",
         files=(".py",))] = None  # fmt: skip
+    reproducers: Annotated[str | None, Option(
+        "Folder for programs of PyTorch that each compute one step which is not written.", "FOLDER",
+        files="folder", group="outputs")] = None  # fmt: skip
     json_file: Annotated[str | None, JSON] = None
     no_proof: Annotated[bool, Option("Skip verify; the port is then not proved.")] = False
     force: Annotated[bool, FORCE] = False
@@ -78,6 +81,7 @@ def command(request: PortRequest) -> int:
     targets = [writable(path, read, request.force) for path in paths]
     outputs = dict(zip(("-o", "the table", "the weights"), (target.path for target in targets), strict=False))
     document = require_document(request.json_file, read, outputs, request.force)
+    programs = _folder(request.reproducers, request.force) if request.reproducers else None
     if request.checkpoint and not Path(request.checkpoint).exists():
         raise InputError(request.checkpoint, "no such file", "check the path")
     with steps() as say, redirect_stdout(sys.stderr):
@@ -99,6 +103,8 @@ def command(request: PortRequest) -> int:
             write_text(targets[1], port.table)
             if request.checkpoint and not port.missing:
                 _convert(request.checkpoint, paths)
+        if programs is not None:
+            paths += _write_programs(port, programs, read)
     give("port", lambda: port_document(port, [str(path) for path in paths]), document,
          lambda: _text(port, paths, request.checkpoint), asked=not port.proved)  # fmt: skip
     if port.differs:
@@ -108,6 +114,26 @@ def command(request: PortRequest) -> int:
     if port.proved or request.no_proof:
         return 0
     return port.verdict.exit_code if port.verdict is not None else MisfitError.exit_code
+
+
+def _folder(name: str, force: bool) -> Path:
+    """A folder for several files, which is new or empty if none may be replaced."""
+    folder = Path(name)
+    require_parent(folder, " with `--reproducers`")
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(folder, "is not a folder", "give another name with `--reproducers`")
+    if not force and folder.exists() and any(folder.iterdir()):
+        raise UsageError(folder, "has files already", "give an empty folder, or `--force` to replace files")
+    return folder
+
+
+def _write_programs(port: WrittenPort, folder: Path, read: InputFiles) -> list[Path]:
+    paths = [folder / f"{step.method.replace('.', '_') or 'step'}.py" for step in port.missing if step.program]
+    if paths:
+        folder.mkdir(exist_ok=True)
+    for path, step in zip(paths, (step for step in port.missing if step.program), strict=True):
+        write_text(writable(path, read, option="--reproducers"), step.program)
+    return paths
 
 
 def _convert(checkpoint: str, targets: list[Path]) -> None:
@@ -129,6 +155,7 @@ def _text(port: WrittenPort, targets: list[Path], checkpoint: str | None) -> Mar
         f"wrote {targets[1]}  the table",
     ]
     if port.missing:
+        lines += [f"wrote {path}  a step alone, in PyTorch" for path in targets[2:]]
         lines += [marked(f"to write: {one}", "to write:", "doubtful") for one in port.missing]
         if port.differs:
             lines.append(

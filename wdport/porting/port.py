@@ -48,6 +48,7 @@ class Missing:
         places: where it is in the code, as ``file.py:12``.
         method: the method that is left to write, as ``Class.method``; "" if nothing was written.
         count: how often the step is computed.
+        program: a program of PyTorch that computes the step alone; "" if there is none.
     """
 
     step: str
@@ -55,6 +56,7 @@ class Missing:
     places: tuple[str, ...] = ()
     method: str = ""
     count: int = 1
+    program: str = field(default="", repr=False)
 
     def __str__(self) -> str:
         head = f"{self.method}: " if self.method else ""
@@ -133,7 +135,7 @@ def write_port(
     from wdport.porting.graph import with_sources
     from wdport.porting.library_inputs import library_inputs
     from wdport.porting.lowering.comparison import first_difference
-    from wdport.porting.lowering.holes import line_of
+    from wdport.porting.lowering.holes import line_of, program_of
     from wdport.porting.lowering.lower import GraphLowering, register
     from wdport.porting.outline.steps import is_layer
     from wdport.porting.source.body import NotWrittenError
@@ -202,7 +204,7 @@ def write_port(
     port.trains, port.notes = _notes(module, graph, lowering.result, training, source, shared)
     port.missing = tuple(
         Missing(method.holes[0].text, method.holes[0].what, method.places, f"{method.class_.name}.{method.name}",
-                len(method.holes))
+                len(method.holes), program_of(method.holes[0]))
         for method in source.methods
     )  # fmt: skip
     if port.missing:

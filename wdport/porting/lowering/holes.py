@@ -36,7 +36,8 @@ def lower_as_hole(lowering: Any, node: Node, what: str) -> list[Placed]:
     outputs = ", ".join(str(tuple(map(int, tensor.shape))) for tensor in node.outputs)
     complex_ = any(tensor.kind == "complex" for tensor in (*node.inputs, *node.outputs))
     notes = "; complex numbers are a tuple of a real and an imaginary part" if complex_ else ""
-    hole = Hole(node, what, name, tuple(call.values), text, f"{places} -> {outputs}{notes}")
+    hole = Hole(node, what, name, tuple(call.values), text, f"{places} -> {outputs}{notes}",
+                example=call.example)  # fmt: skip
     value = lowering.emit("hole", *call.values.values())
     lowering.result.holes[value.step] = hole
     several = len(node.outputs) > 1
@@ -49,6 +50,32 @@ def line_of(place: CodePlace | None) -> str:
     return f"{Path(place.file).name}:{place.line}" if place is not None else ""
 
 
+def program_of(hole: Hole) -> str:
+    """A program of PyTorch that computes the step alone; "" if its call has no text that Python reads."""
+    place = line_of(hole.node.place)
+    # An assignment returns nothing.
+    first = next(iter(hole.example), "")
+    step = [f"result = {hole.text}"] if hole.method != "assigned" else [hole.text, f"result = {first}"]
+    lines = [f'"""{hole.text}{f" at {place}" if place else ""}: {hole.what}."""', "", "import torch", "",
+             *(f"{name} = {text}" for name, text in hole.example.items()), *step, "print(result)", ""]  # fmt: skip
+    program = "\n".join(lines)
+    try:
+        compile(program, place, "exec")
+    except SyntaxError:
+        return ""
+    return program if hole.constant is None else ""
+
+
+def _example(tensor: TracedTensor) -> str:
+    """An expression of PyTorch for a random tensor of the same shape and dtype."""
+    shape = ", ".join(map(str, map(int, tensor.shape))) or "()"
+    if tensor.kind in ("float", "complex"):
+        plain = tensor.dtype in ("float32", "float64")
+        return f"torch.randn({shape}{'' if plain else f', dtype=torch.{tensor.dtype}'})"
+    listed = tuple(map(int, tensor.shape))
+    return f"torch.randint(0, 2, {listed}, dtype=torch.{tensor.dtype})"
+
+
 class _Call:
     """The text of a call; its tensors and sizes are the arguments of the method, by name."""
 
@@ -56,6 +83,7 @@ class _Call:
         self.lowering = lowering
         self.values: dict[str, KerasValue | KerasSize] = {}
         self.shapes: dict[str, Sequence[int]] = {}
+        self.example: dict[str, str] = {}
 
     def function(self, node: Node) -> tuple[str, str]:
         """The method's name, and the call of a function."""
@@ -85,7 +113,7 @@ class _Call:
         prefix = f"{module.path}." if module.path else ""
         for path in self.lowering.graph.tensors:
             if path.startswith(prefix) and self.lowering.is_variable(path):
-                self._text(path.removeprefix(prefix).replace(".", "_"), self.lowering.held(path))
+                self.example.pop(self._text(path.removeprefix(prefix).replace(".", "_"), self.lowering.held(path)))
         return snake(kind), f"{kind}({settings})({', '.join(args)})"
 
     def _text(self, name: str, value: Any) -> str:
@@ -93,7 +121,11 @@ class _Call:
             return self._tensor(name, value)
         if isinstance(value, Size) and value.expression is not None:
             size = self.lowering.size(value)
-            return self._argument(name, size) if isinstance(size, KerasSize) else str(size)
+            if not isinstance(size, KerasSize):
+                return str(size)
+            name = self._argument(name, size)
+            self.example[name] = str(int(value))
+            return name
         if isinstance(value, Slice):
             limits = ["" if limit is None else self._text("size", limit) for limit in (value.start, value.stop)]
             return ":".join([*limits, *([] if value.step is None else [self._text("size", value.step)])])
@@ -117,7 +149,7 @@ class _Call:
         else:
             value = self.lowering.plain(tensor)
         name = self._argument(name, value)
-        self.shapes[name] = tensor.shape
+        self.shapes[name], self.example[name] = tensor.shape, _example(tensor)
         return name
 
     def _argument(self, name: str, value: KerasValue | KerasSize) -> str:

@@ -161,6 +161,7 @@ class Hole:
         text: the call in PyTorch, with these names.
         shapes: those of the operands and outputs in the traced run.
         constant: the constant that the method stands for, instead of a call.
+        example: Python expressions of operands as in the traced run, by name.
     """
 
     node: Node
@@ -170,6 +171,7 @@ class Hole:
     text: str = ""
     shapes: str = ""
     constant: int | None = None
+    example: Mapping[str, str] = field(default_factory=dict, compare=False)
 
     @property
     def key(self) -> object:
