@@ -41,7 +41,7 @@ INTERFACES = {
     "wdport/mapping/kinds/kind.py": {"how"},
     "wdport/parity/recording_file.py": {"made"},
     "wdport/porting/divergence.py": {"wanted"},
-    "wdport/porting/suggest.py": {"found", "wanted"},
+    "wdport/proving/suggest.py": {"found", "wanted"},
     "wdport/recorder.py": {"alone", "made"},
     "wdport/sampling/api.py": {"known"},
     "wdport/sampling/request.py": {"known"},

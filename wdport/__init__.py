@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from wdport.parity.verdict_api import Verdict
     from wdport.parity.verify import verify, verify_recording
     from wdport.port import Port
-    from wdport.porting.api import write_port
-    from wdport.porting.port import WrittenPort
+    from wdport.proving.api import write_port
+    from wdport.proving.port import WrittenPort
     from wdport.sampling import Samples, sample
     from wdport.training.converted_optimizer import load_optimizer, save_optimizer
     from wdport.training.model import new_model, training_model
@@ -57,8 +57,8 @@ _LAZY = {
     "Verdict": "wdport.parity.verdict_api",
     "verify": "wdport.parity.verify",
     "verify_recording": "wdport.parity.verify",
-    "write_port": "wdport.porting.api",
-    "WrittenPort": "wdport.porting.port",
+    "write_port": "wdport.proving.api",
+    "WrittenPort": "wdport.proving.port",
 }
 
 __all__ = [

@@ -52,11 +52,11 @@ from wdport.porting.lowering.interpreter import in_keras
 from wdport.porting.lowering.keras_graph import KerasGraph
 from wdport.porting.lowering.lower import lower
 from wdport.porting.outline.steps import is_layer
-from wdport.porting.port import WrittenPort, write_port
-from wdport.porting.port_proof import prove_port
 from wdport.porting.replay import outputs_of, replay
 from wdport.porting.torch_run import SEED, fill
 from wdport.porting.tracing import constructed, trace
+from wdport.proving.port import WrittenPort, write_port
+from wdport.proving.port_proof import prove_port
 
 BOUND = 1e-10
 """Largest relative error of an output in float64, as verify has it."""

@@ -13,8 +13,8 @@ import torch
 import wdport
 from tests.parity.own_models import verify_own
 from wdport.parity.verdict import Verdict
-from wdport.porting.proof import prove
-from wdport.porting.suggest import Models, Suggestion, suggest
+from wdport.proving.proof import prove
+from wdport.proving.suggest import Models, Suggestion, suggest
 from wdport.recorder import read_inputs, record_file
 
 GRAPHS, TWINS = "tests.families.toys.graphs", "tests.families.toys.graph_twins"

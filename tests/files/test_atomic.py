@@ -289,7 +289,7 @@ WRITERS = {
     "files/npz_file.py": "writes to the name that the writer gives it",
     "recorder.py": "copied on its own into the environments of others",
     "files/keras_file.py": "writes to the name that the writer gives it",
-    "porting/proof.py": "writes a table and random weights into a temporary folder",
+    "proving/proof.py": "writes a table and random weights into a temporary folder",
     "training/initial.py": "writes random weights into a temporary folder",
     "conversion/convert.py": "writes the manifest to the name that the writer gives it",
     "sampling/parts.py": "writes into the file that the writer opens",

@@ -24,8 +24,8 @@ from wdport.parity.selftest import inject
 from wdport.parity.selftest.inject import run_training_faults
 from wdport.parity.selftest.run import canary_gate, run_quick, run_selftest
 from wdport.parity.selftest.specimen import Specimen
-from wdport.porting.proof import prove
-from wdport.porting.suggest import Models, suggest
+from wdport.proving.proof import prove
+from wdport.proving.suggest import Models, suggest
 
 
 def prove_suggestion() -> object:

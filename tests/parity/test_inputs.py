@@ -18,7 +18,7 @@ from wdport.parity.run_gates import EVERYTHING, Setup
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair
-from wdport.porting.suggest import Models, suggest
+from wdport.proving.suggest import Models, suggest
 from wdport.recorder import (
     CASES,
     EXTREMES,

@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn import functional as F
 
 from wdport.porting.library_inputs import library_inputs
-from wdport.porting.port import write_port
-from wdport.porting.port_proof import prove_port
+from wdport.proving.port import write_port
+from wdport.proving.port_proof import prove_port
 
 
 class Head(nn.Module):

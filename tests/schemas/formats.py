@@ -38,8 +38,8 @@ from wdport.parity.recording_file import RecordingForm
 from wdport.parity.selftest.result import SelftestDocument
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.outline.result import OutlineDocument
-from wdport.porting.port_document import PortDocument
-from wdport.porting.suggest import SuggestionDocument
+from wdport.proving.port_document import PortDocument
+from wdport.proving.suggest import SuggestionDocument
 from wdport.shared_types import given
 
 _ARROW: Schema = {"pattern": get_args(Axes)[1].pattern, "examples": get_args(Axes)[1].examples}

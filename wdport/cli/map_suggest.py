@@ -26,7 +26,7 @@ from wdport.options import FORCE, INPUTS, JSON, MODEL, Option
 from wdport.text_marks import Marked, joined, marked
 
 if TYPE_CHECKING:
-    from wdport.porting.suggest import Suggestion
+    from wdport.proving.suggest import Suggestion
 
 
 PAUSE = 0.3
@@ -80,12 +80,12 @@ def command(request: SuggestRequest) -> int:
     if request.watch:
         return _watch(model)
     start_jax_on_cpu()
-    from wdport.porting.proof import prove
-    from wdport.porting.suggest import Models, loads_itself, suggest, suggestion_document
+    from wdport.proving.proof import prove
+    from wdport.proving.suggest import Models, loads_itself, suggest, suggestion_document
 
     models = Models(reference or "", model, request.inputs, read_arguments(config), checkpoint)
     if not reference:
-        from wdport.porting.by_names import suggest_by_names
+        from wdport.proving.by_names import suggest_by_names
 
         guessed = suggest_by_names(models)
         if target is not None:

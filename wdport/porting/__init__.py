@@ -1,1 +1,2 @@
-"""Tools for porting before there is a mapping table: the outline of a PyTorch model, and a suggested table."""
+"""What is known of a PyTorch model before there is a mapping table: its graph, outline and Keras source, and the search
+for a table."""

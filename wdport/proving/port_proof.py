@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from wdport.compare.run_cases import Say
 from wdport.files.atomic import scratch_folder, write_text
 from wdport.files.outputs import writable
-from wdport.porting.port import WrittenPort
-from wdport.porting.proof import prove, verify_table
+from wdport.proving.port import WrittenPort
+from wdport.proving.proof import prove, verify_table
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict

@@ -13,9 +13,9 @@ from wdport.compare.reference import translated
 from wdport.compare.run_cases import Say
 from wdport.errors import MisfitError, UsageError
 from wdport.porting.lowering.keras_graph import axes_text, axis_letters
-from wdport.porting.suggest import Models, Suggestion
 from wdport.porting.torch_run import SEED, fill
 from wdport.porting.writing import fold, sections
+from wdport.proving.suggest import Models, Suggestion
 from wdport.recorder import Input
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from wdport.compare.run_cases import Say
 from wdport.errors import WdportError
 from wdport.files.atomic import scratch_folder
-from wdport.porting.suggest import Models, Suggestion, loads_itself
 from wdport.porting.torch_run import SEED, build_as_stored, fill
+from wdport.proving.suggest import Models, Suggestion, loads_itself
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict

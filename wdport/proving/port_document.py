@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from wdport.parity.verdict import VerdictDocument
-from wdport.porting.port import WrittenPort
+from wdport.proving.port import WrittenPort
 from wdport.shared_types import Count, about
 
 
