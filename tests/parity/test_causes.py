@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from keras import Input, Model, layers, ops
+from keras import Input, Model, activations, layers, ops, saving
 from torch import nn
 
 from tests.families.quick import few_cases
@@ -134,3 +134,69 @@ def test_layers_after_one_of_a_wrong_size_are_no_faults(tmp_path: Path) -> None:
         verdict = verify_own(tmp_path, table, Pools(), f"{__name__}:Pools", f"{__name__}:wrong_stride_port")
     assert [fault.candidate for fault in verdict.faults] == ["a"]
     assert verdict.causes["a"] == ("strides (stride) (1, 1) where the reference has (2, 2)",)
+
+
+class Pooled(nn.Module):
+    """Functions of torch between modules."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.up, self.down = nn.Conv2d(1, 4, 3, padding=1), nn.Linear(36, 8), nn.Linear(8, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = nn.functional.max_pool2d(self.conv(x).relu(), 2)
+        return self.down(nn.functional.gelu(self.up(x.flatten(1))))  # type: ignore[no-any-return]
+
+
+class RootPooling(layers.Layer):
+    """A pooling that PyTorch does not have."""
+
+    def call(self, x: Any) -> Any:
+        return ops.sqrt(ops.average_pool(x * x, 2, 2) + 1.0)
+
+
+@saving.register_keras_serializable("tests")
+def tanh_gelu(x: Any) -> Any:
+    return ops.gelu(x, approximate=True)
+
+
+def pooled_port(pool: Any = None, activation: Any = activations.gelu) -> Any:
+    x = Input((6, 6, 1))
+    y = (pool or layers.MaxPooling2D(2))(layers.Conv2D(4, 3, padding="same", activation="relu", name="conv")(x))
+    y = layers.Dense(8, activation=activation, name="up")(layers.Reshape((36,))(layers.Permute((3, 1, 2))(y)))
+    return Model(x, layers.Dense(3, name="down")(y))
+
+
+def average_port() -> Any:
+    return pooled_port(layers.AveragePooling2D(2))
+
+
+def tanh_port() -> Any:
+    return pooled_port(activation=tanh_gelu)
+
+
+def odd_port() -> Any:
+    return pooled_port(RootPooling())
+
+
+POOLED = """format: 2
+inputs: ["x: b 1 6 6"]
+layers:
+  - {torch: conv, keras: conv, kind: conv2d, then: relu}
+  - {torch: up, keras: up, kind: linear, then: gelu}
+  - {torch: down, keras: down, kind: linear}
+"""
+
+
+@pytest.mark.parametrize(("made", "causes"), [
+    ("pooled_port", {}),
+    ("average_port", {"": ("avg_pool2d where PyTorch has max_pool2d",)}),
+    ("tanh_port", {"up": ("activation gelu by tanh where PyTorch has gelu (after up)",)}),
+    ("odd_port", {"": ()}),
+])  # fmt: skip
+def test_another_function_is_named_if_the_reference_computes_the_ports_value_with_it(
+    tmp_path: Path, made: str, causes: dict[str, tuple[str, ...]]
+) -> None:
+    with few_cases():
+        verdict = verify_own(tmp_path, POOLED, Pooled(), f"{__name__}:Pooled", f"{__name__}:{made}")
+    assert verdict.causes == causes

@@ -108,11 +108,13 @@ class Overlay:
 @dataclass(frozen=True)
 class Evidence:
     """One case in float64: the network's inputs, the isolated calls of the faulty port's layers (its output under ""),
-    and the reference's calls, by the candidate's paths; ``random_biases`` states with which weights."""
+    and the reference's calls, by the candidate's paths; ``torch_inputs`` are those of the reference, and
+    ``random_biases`` states with which weights."""
 
     inputs: tuple[Array, ...]
     port: Calls
     answers: Answers
+    torch_inputs: tuple[Array, ...] = ()
     random_biases: bool = False
 
 

@@ -399,7 +399,8 @@ class _Engine:
         """Keep the port's calls and outputs of the first faulty case, from which causes are found."""
         port = {**calls, "": Call((), outputs)}
         reference = {**expected, "": ExpectedCall({}, 0, started.outputs)}
-        evidence = Evidence(started.inputs, port, reference, started.case.random_biases)
+        torch_inputs, random_biases = started.observation.inputs, started.case.random_biases
+        evidence = Evidence(started.inputs, port, reference, torch_inputs, random_biases)
         self.result.evidence = self.result.evidence or evidence
 
     def _tap_errors(

@@ -7,7 +7,10 @@ it is stated how they differ. If they are, the fault is in the code, and the val
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import suppress
+from functools import cache, partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,6 +31,9 @@ from wdport.keras_runtime import frozen_weights, variables_by_path
 from wdport.model import Array
 from wdport.parity.model_pair import Weights, correct_port
 
+if TYPE_CHECKING:
+    from wdport.porting.torch_run import TorchRun
+
 MOST_PARTS = 6
 """Layers inside a faulty one that are searched for its queries, keys and values."""
 
@@ -39,8 +45,8 @@ def tapped(path: str, taps: Collection[str]) -> str:
     return path
 
 
-MAX_CAUSES = 5
-"""Number of faults to diagnose."""
+MOST_TRIALS = 5
+"""Number of faults, the first ones, whose causes are looked for by running a model again."""
 
 FLOAT32 = ("computes in float32, whatever the dtype of its input; where PyTorch's code has `.float()`, cast to "
            "`keras.backend.result_type(x.dtype, 'float32')`")  # fmt: skip
@@ -52,23 +58,27 @@ MOST_VARIABLES = 4
 def probable_causes(
     prepared: Prepared, comparison: Comparison, weights: Weights, faults: Sequence[Fault]
 ) -> dict[str, tuple[str, ...]]:
-    """Probable causes of the first faults, by the faulty layer's path: settings that differ, or else what the values
-    show."""
+    """Probable causes of faults, by the faulty layer's path: settings that differ, or else what the values show."""
     # With the checkpoint's weights, so that a fault in the converted file is not taken for one in the code.
     probe = Probe(correct_port(prepared, weights), comparison.alignment.watched, eager=True)
     names = {tap.candidate: tap.reference for tap in comparison.alignment.taps}
+    run = cache(partial(_reference_run, comparison))
     custom = isinstance(prepared.family, KeptByKeras)
     right = {path: np.asarray(variable.value) for path, variable in variables_by_path(probe.model).items()}
     causes = {}
-    for fault in faults[:MAX_CAUSES]:
+    for index, fault in enumerate(faults):
+        tried = index < MOST_TRIALS
         # From the most certain to the least: a stated setting, a change that makes the layer agree, then relations of
-        # values.
-        words = _settings_that_differ(comparison, fault) or _by_trial(comparison, probe, fault, custom)
+        # values, and a change of the reference that makes it compute what the port does.
+        words = _settings_that_differ(comparison, fault)
+        words = words or (_by_trial(comparison, probe, fault, custom) if tried else [])
         if not words and comparison.evidence is not None:
             words = wrong_variables(fault.candidate, names, weights.variables, right)
             words = words or told_by_values(fault, comparison.evidence, names)
-        if not words and LOGIC < fault.logic <= LEAK and fault.ratio <= NUMERICS:
+        if not words and tried and LOGIC < fault.logic <= LEAK and fault.ratio <= NUMERICS:
             words = [FLOAT32] if _rounds(comparison, probe, fault, names) else []
+        if not words and tried and comparison.evidence is not None and not fault.logic <= LOGIC:
+            words = _by_change(run, fault, comparison.evidence, names)
         frozen = [] if fault.candidate else frozen_weights(probe.model)
         causes[fault.candidate] = (*frozen, *words)
     return causes
@@ -113,6 +123,36 @@ def _rounds(comparison: Comparison, probe: Probe, fault: Fault, names: Mapping[s
     if tap is None or fault.feeds or tap.candidate not in evidence.port:
         return False
     return Trial(probe, tap, evidence.inputs, evidence.port, evidence.answers).rounds()
+
+
+def _reference_run(comparison: Comparison) -> TorchRun | None:
+    """A run of the reference on the inputs of the evidence, with its graph; ``None`` if it does not run here."""
+    from wdport.porting.torch_run import run_torch
+
+    reference, evidence = comparison.reference, comparison.evidence
+    if evidence is None or not reference.modules:
+        return None
+    reference.use(evidence.random_biases)
+    # A model that runs may still have no graph, such as one of scripted code.
+    with suppress(Exception):
+        return run_torch(reference.code, reference.modules["float64"], evidence.torch_inputs)
+    return None
+
+
+def _by_change(
+    traced: Callable[[], TorchRun | None], fault: Fault, evidence: Evidence, names: Mapping[str, str]
+) -> list[str]:
+    """One change of the reference's code around the layers that agree, with which it computes the port's value."""
+    from wdport.porting.counterfactuals import mends, values_between
+
+    wrong, right, _ = _faulty_array(fault, evidence, names)
+    if wrong is None or right is None or (run := traced()) is None:
+        return []
+    site = evidence.answers.get(fault.candidate)
+    inputs = site.given if site is not None and not fault.feeds else []
+    others = [call.outputs for path, call in evidence.answers.items() if path not in ("", fault.candidate)]
+    starts = [*inputs, *(array for outputs in others for array in outputs)]
+    return mends(run, wrong, values_between(run, starts, right))
 
 
 def wrong_variables(

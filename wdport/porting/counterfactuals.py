@@ -6,7 +6,7 @@ value appears, which did not occur before, that change is the cause.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from functools import partial
 from typing import Any
@@ -22,14 +22,35 @@ from wdport.porting.torch_run import TorchRun, TorchValue
 MOST_RUNS = 150
 """Maximum number of changed runs of PyTorch for one value."""
 
+MOST_SUSPECTS = 40
+"""Maximum number of values that are computed otherwise: each in several ways, and each way is a run of the model."""
 
-def mends(run: TorchRun, port_value: Array, suspects: Sequence[TorchValue]) -> list[str]:
-    """Explain the Keras model's value ``port_value`` by a change to one of ``suspects``: one sentence, or none."""
+_PLAIN = frozenset({"linear", "detach", "cpu", "view", "reshape", "unsqueeze", "squeeze", "size", "contiguous", "to"})
+"""Functions that are not changed in the search for a cause."""
+
+
+def values_between(run: TorchRun, starts: Iterable[Array], end: Array) -> list[TorchValue]:
+    """PyTorch's values from which ``end`` is computed, it included, back to the ``starts``."""
+    first = {value.number for array in starts for value in run.prints.find(Print(np.asarray(array)))}
+    left = [value.number for value in run.prints.find(Print(np.asarray(end)))]
+    between = dict[int, TorchValue]()
+    while left:
+        number = left.pop()
+        if number not in between and number not in first:
+            between[number] = run.values[number]
+            left += run.values[number].sources
+    return list(between.values())
+
+
+def mends(run: TorchRun, port_value: Array, suspects: Iterable[TorchValue]) -> list[str]:
+    """Explain the Keras model's value ``port_value`` by a change to one of ``suspects``, tried from the last one on:
+    one sentence, or none."""
     goal, left = Print(np.asarray(port_value)), MOST_RUNS
     # Zeros and integers occur in many places, so that their occurrence proves nothing.
     if goal.empty or goal.exact:
         return []
-    for value in suspects:
+    changeable = (value for value in suspects if value.by not in _PLAIN)
+    for value in sorted(changeable, key=lambda value: -value.number)[:MOST_SUSPECTS]:
         for text, change in _changes(value, run):
             # Each change runs the whole model, up to the value.
             if left <= 0:
@@ -70,8 +91,9 @@ def _has_print(result: object, goal: Print) -> bool:
 def _changes(value: TorchValue, run: TorchRun) -> Iterator[tuple[str, Change]]:
     """Other ways to compute a value, each with a sentence on what the Keras model does."""
     name = value.by.strip("_")
-    plain = (argument for argument in value.arguments.values() if isinstance(argument, (int, float, str)))
-    arguments = ", ".join(map(str, plain))
+    plain = [argument for argument in value.arguments.values() if isinstance(argument, (int, float, str))]
+    # Of many numbers, their order in a call of torch's internals says nothing.
+    arguments = ", ".join(map(str, plain)) if len(plain) < 3 else ""
     place = f"{name} ({arguments})" if arguments and len(arguments) < 40 else name
     place = f"{place}, which makes {value.names[0]}" if value.names and value.names[0] != name else place
     source = next((run.values[number].text.strip("_") for number in value.sources), "")

@@ -355,21 +355,13 @@ MOST_NAMED = 4
 
 
 def _suspects(state: _SearchState, bits: int = 0) -> list[TorchValue]:
-    """PyTorch's values that depend only on what was found and on ``bits``, and that no Keras layer has: the last
-    first."""
+    """PyTorch's values that depend only on what was found and on ``bits``, and that no Keras layer has."""
     numbers = set[int]()
     bits |= joined_bits(unit.bits for unit in state.matched_units())
     for event in state.outcome.events:
         if event.path in state.outcome.matched:
             numbers |= {value.number for array in event.outputs for value in state.values(array)}
-    candidates = [value for value in state.run.values if not value.depends & ~bits and value.number not in numbers]
-    plain = [value for value in candidates if value.by not in _PLAIN]
-    # Each is tried with several changes, and each change is a run of the model.
-    return sorted(plain, key=lambda value: -value.number)[:40]
-
-
-_PLAIN = frozenset({"linear", "detach", "cpu", "view", "reshape", "unsqueeze", "squeeze", "size", "contiguous", "to"})
-"""Functions that are not changed in the search for a cause."""
+    return [value for value in state.run.values if not value.depends & ~bits and value.number not in numbers]
 
 
 def _torch_values(state: _SearchState, event: InputCall) -> Iterator[tuple[TorchValue, int]]:
