@@ -144,7 +144,7 @@ def test_failures_say_what_and_where(run: Run, stub: Stub) -> None:
     done.assert_outcomes(failed=3, passed=done.parseoutcomes()["passed"])
     done.stdout.fnmatch_lines_random([
         f"*float64 (A), {NORM} of small.ckpt*",
-        f"float64 (A): {NORM} (port: *",
+        f"float64: {NORM} (port: *",
         f"{NORM} is off by 1.0e-03 when fed the reference's input",
         "float64 error: 0.001 isolated, 1e-15 in its inputs, 1e-15 within the network; bound 1e-10",
         f"{NORM} has inf times the reference's float32 error",

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 NUMBER = re.compile(r"(?:(?<!\S)-)?\d+(?:[.,]\d+)*(?:e[+-]?\d+)?(?:\+c(?:pu|u\d+))?")
 CHANGES: tuple[tuple[re.Pattern[str], str], ...] = (
-    (re.compile(r"(worst \S+ of \S+) at .*"), r"\1 at PLACE"),
+    (re.compile(r"(worst .* \(at most \S+\)) at .*"), r"\1 at PLACE"),
     (re.compile(r"\b[0-9a-f]{12,64}\b"), "HASH"),
     (re.compile(r"\b\d[\d.]* ?(?:[kKMG]i?B|bytes)\b"), "SIZE"),
     (NUMBER, "0"),

@@ -283,7 +283,7 @@ def test_a_fault_without_a_cause_shows_the_command_that_looks_further(
     monkeypatch.syspath_prepend(tmp_path)
     options = ("--mapping", table, "--keras-model", "sine_of_it:build")
     cli("convert", checkpoint, "-o", tmp_path / "out.keras", *options)
-    told = cli("verify", checkpoint, tmp_path / "out.keras", *options, code=1).err
+    told = cli("verify", checkpoint, tmp_path / "out.keras", *options, code=1).out
     command = "wdport map suggest --reference tests.families.toys.nets:lstm --keras-model sine_of_it:build --input"
     assert f"{command} 'x: b 9 5' --checkpoint {checkpoint}\n" in told
 

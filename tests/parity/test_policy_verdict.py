@@ -252,7 +252,7 @@ class TestOutcome:
     def test_faulty(self) -> None:
         verdict = make(tap("a.b", isolated=1e-3))
         told = layer_outcome(verdict, "A", "a.b").faults
-        assert told[0] == "float64 (A): a.b (port: a/b)"
+        assert told[0] == "float64: a.b (port: a/b)"
         assert told[1] == "a.b is off by 1.0e-03 when fed the reference's input"
         assert told[2].endswith("0.001 isolated, 1e-15 in its inputs, 2e-15 within the network; bound 1e-10")
         assert not layer_outcome(verdict, "B", "a.b").faults

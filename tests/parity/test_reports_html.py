@@ -122,7 +122,9 @@ def test_everything_of_the_run_is_there() -> None:
     for tap in verdict.taps:
         assert tap.reference in page.text("td")
         assert len([tip for tip in page.text("title") if tip.startswith(f"{tap.reference}: ")]) == 2
-    for name in (*verdict.bounds, *verdict.environment, *verdict.assumed, "checkpoint", "converted"):
+    used = {measure.bound for gate in verdict.gates for measure in gate.measures}
+    assert {name for name in verdict.bounds if name in page.text("td")} == used | {"leak"}
+    for name in (*verdict.environment, *verdict.assumed, "checkpoint", "converted"):
         assert name in page.text("th", "td")
     for value in (*verdict.environment.values(), verdict.checkpoint, verdict.converted, *verdict.inputs):
         assert value in words

@@ -47,7 +47,8 @@ def test_the_verdict_comes_first(verdict: Verdict, head: str) -> None:
 
 def test_sections_in_their_order() -> None:
     text = render_markdown(failing())
-    parts = ["### Gates", "### Wavelet levels", "### Faulty layers", "findings</summary>", "</details>", "Inputs:"]
+    parts = ["### Faulty layers", "### What to do", "### Gates", "### Wavelet levels", "findings</summary>",
+             "</details>", "Inputs:"]  # fmt: skip
     places = [text.index(part) for part in parts]
     assert places == sorted(places)
     assert "<code>epsilon of 1e-6 or no bias</code>" in text
@@ -67,7 +68,7 @@ def test_the_worst_taps_are_the_nearest_to_their_bounds() -> None:
     made = [TapResult(f"t{index:02}", "c", None, index * 1e-12) for index in range(30)]
     text = render_markdown(replace(passing(), taps=tuple(made), parts=()))
     details = text[text.index("<details>") : text.index("</details>")]
-    shown = re.findall(r"t\d\d", details)
+    shown = re.findall(r"\bt\d\d", details)
     assert shown == [f"t{index:02}" for index in range(29, 9, -1)]
     assert "20 of 30 layers" in details
 
@@ -92,7 +93,7 @@ def test_underscores_within_a_name_stay_readable() -> None:
 def test_hostile_names_stay_in_their_cell() -> None:
     text = render_markdown(replace(failing(), converted=HOSTILE, assumed={HOSTILE: HOSTILE}, inputs=(HOSTILE,)))
     assert "<script>" not in text
-    assert {len(cells) for cells in rows(text)} == {4, 6, 7}
+    assert {len(cells) for cells in rows(text)} == {4, 5, 6, 7}
     assert set(re.findall(r"</?\w+>", text)) == {
         "<code>", "</code>", "<details>", "</details>", "<summary>", "</summary>"
     }  # fmt: skip
@@ -109,12 +110,12 @@ def test_whole_rows_are_cut_and_counted() -> None:
     text = render_markdown(many(1_500), 200_000)
     assert 198_000 < len(text.encode()) <= 200_000
     faults = len(re.findall(r"^\| <code>блок", text[: text.index("1501 findings")], re.MULTILINE))
-    findings = len(re.findall(r"^- <code>", text, re.MULTILINE))
+    findings = len(re.findall(r"^- <code>", text[text.index("1501 findings") :], re.MULTILINE))
     cut = dict(re.findall(r"^(\d+) more ([a-z ]+) cut", text, re.MULTILINE))
     by_name = {name: int(count) for count, name in cut.items()}
     assert faults + by_name.get("faulty layers", 0) == 1_500
     assert findings + by_name.get("findings", 0) == 1_501
-    assert {len(cells) for cells in rows(text)} == {4, 6, 7}
+    assert {len(cells) for cells in rows(text)} == {4, 5, 6, 7}
     assert "layers" not in by_name
     assert "20 of 1500 layers" in text
     assert text.count("<details>") == text.count("</details>") == 2

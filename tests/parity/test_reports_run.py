@@ -136,9 +136,10 @@ def test_the_bounds_in_force_are_those_of_every_format(tmp_path: Path) -> None:
         if kind == "json":
             assert json.loads(text)["bounds"]["numerics"] == 20.0
         elif kind != "html":
-            assert "float32 20 times PyTorch's own error; by the policy: numerics 20 for 8" in plain(kind, text), kind
+            words = "20 times PyTorch's rounding error in float32; by the policy: numerics 20 for 8"
+            assert words in plain(kind, text), kind
     page = rendered(verdict)["html"]
-    row = page[page.index(">numerics</td>") :].partition("</tr>")[0]
+    row = page[: page.index(">numerics</td>")].rpartition("<tr>")[2]
     assert re.findall(r'data-v="([^"]*)"', row) == ["20.0", "8.0"]
     assert "#default" not in page
 
@@ -195,5 +196,5 @@ def test_the_glossary_says_what_each_gate_compares() -> None:
     gates = tuple(replace(gate, meaning=GATES[gate.name].meaning) for gate in passing().gates)
     page = rendered(replace(passing(), gates=gates))["html"]
     for gate in gates:
-        assert f"<dt><b>{gate.title}</b> ({gate.name.replace(chr(39), '&#39;')})</dt><dd>" in page
+        assert f"<dt><b>{gate.title}</b></dt><dd>" in page
     assert page.count("<dt>") == len(gates)

@@ -228,7 +228,7 @@ def _policy() -> Mapping[str, Schema]:
     """Conditions of a policy, with every bound by name, and the fields that a looser one needs."""
     bounds = {
         name: {
-            "description": f"Default {bound.value:g}. {bound.meaning[0].upper()}{bound.meaning[1:]}.",
+            "description": f"Default {bound.value:g}. {bound.described[0].upper()}{bound.described[1:]}.",
             "$ref": "#/$defs/BoundForm",
             "if": given("value", {"type": "number", "exclusiveMinimum": bound.value}),
             "then": {"allOf": [given("reason"), given("expires")]},

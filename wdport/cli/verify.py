@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
@@ -77,10 +76,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
         # Small files are checked before torch, keras and jax are imported, so that errors are instant.
         require_apart([(report.option, report.path) for report in requested], pair.look())
         verdict = _judged(pair, run, old, today)
-    code = _give(verdict, run, new)
-    if further := _further(pair, verdict):
-        console.note(f"to find the first step that differs: {further}")
-    return code
+    return _give(verdict, run, new)
 
 
 def _judged(pair: Pair, run: RunOptions, baseline: str | None, today: date) -> Verdict:
@@ -128,20 +124,6 @@ def _give(verdict: Verdict, run: RunOptions, baseline: str | None) -> int:
             console.account(f"wrote {baseline}")
     raise_first(failed)
     return verdict.exit_code
-
-
-def _further(pair: Pair, verdict: Verdict) -> str:
-    """The command that looks further into the faults of a user's own model if none of them is explained."""
-    from wdport.parity.reports.phrases import probable
-
-    family = pair.own
-    explained = any(probable(verdict, fault) for fault in verdict.faults)
-    if family is None or not family.reference or not verdict.faults or explained:
-        return ""
-    words = ["wdport", "map", "suggest", "--reference", family.reference, "--keras-model", family.model]
-    words += [word for text in family.inputs for word in ("--input", text)]
-    words += ["--config", str(pair.config)] if pair.config else []
-    return shlex.join([*words, "--checkpoint", str(pair.checkpoint)] if pair.checkpoint else words)
 
 
 VERDICTS = ("json", "html", "junit", "markdown")

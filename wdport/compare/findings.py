@@ -250,11 +250,6 @@ class Gate:
     meaning: str = ""
     seconds: float | None = field(default=None, compare=False)
 
-    @property
-    def label(self) -> str:
-        """The name for reports, with the letter in brackets."""
-        return f"{self.title} ({self.name})"
-
     @cached_property
     def findings(self) -> tuple[Finding, ...]:
         """The findings that make it fail, numbers first, then the others."""
@@ -309,6 +304,11 @@ class Gate:
     def bound(self) -> float | None:
         """The bound of that number."""
         return None if self._largest is None else self._largest.limit
+
+    @property
+    def kind(self) -> str:
+        """The kind of that number; "" if nothing was measured."""
+        return "" if self._largest is None else self._largest.kind
 
     @property
     def where(self) -> str:

@@ -39,23 +39,29 @@ after a cast to float32."""
 
 @dataclass(frozen=True)
 class Bound:
-    """An upper bound, and the quantity that it bounds."""
+    """An upper bound, the quantity that it bounds, and the gates that apply it, in words; "" for all in float64."""
 
     value: float
     meaning: str
+    gates: str = ""
+
+    @property
+    def described(self) -> str:
+        """The gates and the quantity."""
+        return f"{self.gates}: {self.meaning}" if self.gates else self.meaning
 
 
 BOUNDS: Final[Mapping[str, Bound]] = {
-    "logic": Bound(LOGIC, "float64 (A), fresh (N) and generation (I): relative float64 error of outputs and logits; "
-                   "for a layer, of its isolated output, of its inputs, and of its output within the network"),
-    "numerics": Bound(NUMERICS, "float32 (B), sampling network (E'), samplers (H), generation (I) and fresh (N): "
-                      "float32 error of a layer or an output as a multiple of the reference's own float32 error"),
-    "trajectory": Bound(TRAJECTORY, "trajectories (E), samplers (H) and sampling network (E'): relative float64 error "
-                        "of a state or a prediction"),
-    "gradient": Bound(GRADIENT, "gradients (C), optimizer (D), resumed (D') and training mode (M): relative float64 "
-                      "error of a gradient, and of the optimizer step computed from it"),
-    "table_ulp": Bound(TABLE_ULP, "constants (A'): difference between a constant tensor and its formula, in "
-                       "units in the last place of float32"),
+    "logic": Bound(LOGIC, "relative float64 error of outputs and logits; for a layer, of its isolated output, of its "
+                   "inputs, and of its output within the network", "float64 (A), fresh (N) and generation (I)"),
+    "numerics": Bound(NUMERICS, "float32 error of a layer or an output as a multiple of the reference's own float32 "
+                      "error", "float32 (B), sampling network (E'), samplers (H), generation (I) and fresh (N)"),
+    "trajectory": Bound(TRAJECTORY, "relative float64 error of a state or a prediction",
+                        "trajectories (E), samplers (H) and sampling network (E')"),
+    "gradient": Bound(GRADIENT, "relative float64 error of a gradient, and of the optimizer step computed from it",
+                      "gradients (C), optimizer (D), resumed (D') and training mode (M)"),
+    "table_ulp": Bound(TABLE_ULP, "difference between a constant tensor and its formula, in units in the last place "
+                       "of float32", "constants (A')"),
     "float32_share": Bound(FLOAT32_SHARE, "largest permitted share of a float64 layer's values that float32 can "
                            "represent exactly"),
     "leak": Bound(LEAK, "float64 errors between the bound 'logic' and this bound are reported as precision leaks, if "

@@ -119,6 +119,9 @@ class VerdictFacts:
         "Start time in UTC, in ISO 8601 format; empty if unknown.")] = field(default="", compare=False)  # fmt: skip
     left_out: Annotated[dict[str, str], about(
         "Layers without any measurement, each with the reason.")] = field(default_factory=dict)  # fmt: skip
+    further: Annotated[
+        str, about("Command that looks for the first step that differs, if no fault has a cause; empty otherwise.")
+    ] = ""
     seconds: Annotated[float, about(
         "Duration in seconds, including compilation and the known faults.",
     )] = field(default=0.0, compare=False)  # fmt: skip

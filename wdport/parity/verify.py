@@ -7,6 +7,7 @@ A recording is planned from its names and shapes, and their hashes show that the
 from __future__ import annotations
 
 import hashlib
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -348,6 +349,20 @@ def verify_recording(
 def verify_pair(pair: Pair, say: Say | None = None, repro: PathText | None = None) -> Verdict:
     """Return the verdict of :func:`verify`, or of :func:`verify_recording`; raises what they raise."""
     if pair.checkpoint is None:
-        return verify_recording(pair.converted, str(pair.against), mapping=pair.mapping, model=pair.model,
-                                inputs=pair.inputs, repro=repro, say=say)  # fmt: skip
-    return compare_files(pair, say, repro, pair.optimizer)
+        verdict = verify_recording(pair.converted, str(pair.against), mapping=pair.mapping, model=pair.model,
+                                   inputs=pair.inputs, repro=repro, say=say)  # fmt: skip
+    else:
+        verdict = compare_files(pair, say, repro, pair.optimizer)
+    return replace(verdict, further=_further(pair, verdict))
+
+
+def _further(pair: Pair, verdict: Verdict) -> str:
+    """The command that looks further into the faults of a user's own model if none of them is explained."""
+    family = pair.own
+    explained = any(verdict.causes.get(fault.candidate) for fault in verdict.faults)
+    if family is None or not family.reference or not verdict.faults or explained:
+        return ""
+    words = ["wdport", "map", "suggest", "--reference", family.reference, "--keras-model", family.model]
+    words += [word for text in family.inputs for word in ("--input", text)]
+    words += ["--config", str(pair.config)] if pair.config else []
+    return shlex.join([*words, "--checkpoint", str(pair.checkpoint)] if pair.checkpoint else words)

@@ -99,8 +99,8 @@ that the third stage of coif12 annihilates."""
 WAVELET: Final = Term("F", "wavelet", "the transform agrees with PyWavelets, level by level and both ways, in float64")
 
 BOUNDS: Final[Mapping[str, Bound]] = {
-    "wavelet": Bound(1e-12, "wavelet (F): relative float64 error per level against PyWavelets"),
-    "wavelet_extrapolated": Bound(1e-10, "wavelet (F): the same for boundary modes that extrapolate"),
+    "wavelet": Bound(1e-12, "relative float64 error per level against PyWavelets", "wavelet (F)"),
+    "wavelet_extrapolated": Bound(1e-10, "the same for boundary modes that extrapolate", "wavelet (F)"),
 }
 """Measured: 2e-15 over seven boundary modes, 7e-14 for smooth and antireflect, whose extensions grow beyond the
 signal."""

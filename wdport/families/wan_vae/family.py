@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 BOUNDS: Final[Mapping[str, Bound]] = MappingProxyType({
     "chunks": Bound(
         1e-10,
-        "chunks (G): relative float64 error of latents and videos computed in chunks, and of the videos as bytes",
+        "relative float64 error of latents and videos computed in chunks, and of the videos as bytes",
+        "chunks (G)",
     ),
 })  # fmt: skip
 """Measured: below 1e-14; a wrong byte is an error of 1e-4 and more."""

@@ -90,7 +90,7 @@ def make_baseline(verdict: Verdict) -> Baseline:
     """
     if not verdict.complete:
         raise IncompleteError(verdict.converted, "not everything was compared", "make the baseline from a complete run")
-    failing = [gate.label for gate in verdict.gates if not gate.passed and gate.name != NAME]
+    failing = [gate.title for gate in verdict.gates if not gate.passed and gate.name != NAME]
     if failing:
         what = f"fails {', '.join(failing)}, and a baseline needs a verdict that passes"
         raise UsageError(verdict.converted, what, "correct the port first, or waive the layer in the policy")

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from wdport.compare.calls import layer_of
 from wdport.compare.findings import OUTPUT, Gate, by_subject, label
-from wdport.parity.reports.phrases import claim, place, probable
+from wdport.parity.reports.phrases import claim, place, probable, worst
 from wdport.parity.verdict import TapResult, Verdict
 
 SHOWN = 10
@@ -76,7 +76,7 @@ def _tap_outcome(verdict: Verdict, gate: Gate, preflight: Gate, tap: TapResult) 
         return ItemOutcome((), next((finding.detail for finding in about if finding.kind == "waived"), ""))
     what = "float64 error" if gate.name == "A" else "float32 error over the reference's own"
     bound = "" if gate.bound is None else f"; bound {gate.bound:g}"
-    head = f"{gate.label}: {name} (port: {tap.candidate or 'its output'})"
+    head = f"{gate.title}: {name} (port: {tap.candidate or 'its output'})"
     errors = ", ".join(f"{value:.2g} {quantity}" for quantity, value in numbers.items())
     return ItemOutcome((head, *dict.fromkeys(sentences), f"{what}: {errors}{bound}"))
 
@@ -91,9 +91,9 @@ def _find(verdict: Verdict, name: str) -> Gate | None:
 
 
 def _lines(gate: Gate) -> list[str]:
-    head = f"{gate.label}: {gate.compared} of {gate.expected} compared"
-    if gate.worst is not None and gate.bound is not None:
-        head += f"; worst {gate.worst:.2g} of {gate.bound:g} at {gate.where}"
+    head = f"{gate.title}: {gate.compared} of {gate.expected} compared"
+    if largest := worst(gate):
+        head += f"; {largest}"
     return [head, *_first([f"  {finding}" for finding in gate.findings])]
 
 

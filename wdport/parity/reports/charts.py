@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from math import isfinite, isnan, log10
-from operator import attrgetter
 
 from wdport.parity.reports.phrases import doubts, float64_errors, number, own_error, part_name
 from wdport.parity.reports.svg import AxisSpan, Chart, Line, LinearAxis, LogAxis
@@ -17,6 +16,9 @@ _MIN_COLUMNS, _COLUMNS = 24, 64
 
 _FED, _FOOT = 6, 4
 """Heights of the stripes at the top and the bottom of a cell, which is 18 high."""
+
+_MOST_SPANS = 10
+"""Maximum number of names below the axis, of equal width: more do not fit."""
 
 _DOTTED = 100
 """Maximum number of layers that are drawn with dots on the line; more dots would hide the line."""
@@ -95,7 +97,7 @@ def heat_strip(verdict: Verdict) -> Heat:
     columns = min(max(_MIN_COLUMNS, *(len(taps) for _, taps in groups)), _COLUMNS)
     rows = []
     for part, taps in groups:
-        name = part_name(verdict, part) or f"no {verdict.words.one}"
+        name = part_name(verdict, part) or (f"no {verdict.words.one}" if verdict.parts else "all layers")
         cells = [_cell(index, tap, columns, held, tap.reference in doubted) for index, tap in enumerate(taps)]
         faulty = sum(not (tap.sound(*held) and tap.fed(*held)) for tap in taps)
         label = f"layers of {name}: {len(taps)} in all, {faulty or 'none'} beyond a bound"
@@ -147,15 +149,32 @@ def depth_chart(verdict: Verdict) -> Chart:
     )
     axis = LogAxis.over([_AIR * bound, *(value for line in lines for value in line.values)])
     tips = [f"{tap.reference}: {float64_errors(tap)}" for tap in taps]
+    spans = _spans(verdict)
+    ends = ("", "") if len(spans) == len(taps) else (taps[0].reference, taps[-1].reference)
     return Chart("float64 error of every layer", lines, axis, tips, bound=(bound, f"bound {number(bound)}"),
-                 spans=_part_spans(verdict), ends=("first layer", "output"), dots=len(taps) <= _DOTTED)  # fmt: skip
+                 spans=spans, ends=ends, dots=len(taps) <= _DOTTED)  # fmt: skip
 
 
-def _part_spans(verdict: Verdict) -> list[AxisSpan]:
+def _spans(verdict: Verdict) -> list[AxisSpan]:
+    """The parts of the output that the layers belong to, or else their modules, as deep inside as there is room for
+    names; of many layers in one module, the first of every few."""
+    taps = verdict.taps
+    if verdict.parts:
+        return _runs([part_name(verdict, tap.part) for tap in taps])
+    names = [tap.reference for tap in taps]
+    depths = range(1, 1 + max(name.count(".") + 1 for name in names))
+    by_depth = [_runs([".".join(name.split(".")[:depth]) for name in names]) for depth in depths]
+    fitting = [spans for spans in by_depth if len(spans) <= _MOST_SPANS]
+    step = -(-len(names) // _MOST_SPANS)
+    return fitting[-1] if fitting else _runs([names[index - index % step] for index in range(len(names))])
+
+
+def _runs(labels: Sequence[str]) -> list[AxisSpan]:
+    """A span for every run of one label."""
     spans, start = [], 0
-    for part, run in groupby(verdict.taps, key=attrgetter("part")):
+    for label, run in groupby(labels):
         stop = start + len(list(run))
-        spans.append(AxisSpan(part_name(verdict, part), start, stop))
+        spans.append(AxisSpan(label, start, stop))
         start = stop
     return spans
 

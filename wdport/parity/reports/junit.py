@@ -41,7 +41,7 @@ def render_junit(verdict: Verdict) -> str:
     counts = _counts("wdport verify", [*cases, *lost], verdict.seconds)
     root = ET.Element("testsuites", counts)
     for gate, gate_cases in suites:
-        _suite(root, verdict, gate.label, f"wdport.{_slug(gate.title)}", gate_cases, gate)
+        _suite(root, verdict, gate.title, f"wdport.{_slug(gate.title)}", gate_cases, gate)
     if lost:
         _suite(root, verdict, "no gate", "wdport", lost, None)
     ET.indent(root)

@@ -18,7 +18,7 @@ from typing import Final
 
 from wdport.errors import MachineError, printable
 from wdport.parity.reports import phrases
-from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, TEXT_CHARS, number, optional, place
+from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, TEXT_CHARS, TIMES, number, optional, place
 from wdport.parity.verdict import TapResult, Verdict
 
 LIMIT: Final = 1_000_000
@@ -60,8 +60,9 @@ def render_markdown(verdict: Verdict, limit: int = LIMIT) -> str:
 
     If it would be longer, whole rows are cut from the longest tables, and their number is stated.
     """
-    headline = _Block(f"## {phrases.outcome(verdict)}\n\n{MARK}\n\n{phrases.claim(verdict, escape)}.\n")
-    blocks = [headline, *_settings(verdict), _gates(verdict), *_parts(verdict), *_faults(verdict),
+    plain = f"\n{text}\n" if (text := phrases.replaceable(verdict)) else ""
+    headline = _Block(f"## {phrases.outcome(verdict)}\n\n{MARK}\n\n{phrases.claim(verdict, escape)}.\n{plain}")
+    blocks = [headline, *_faults(verdict), *_settings(verdict), _gates(verdict), *_parts(verdict),
               *_findings(verdict)]  # fmt: skip
     return _fit([*blocks, *_worst_taps(verdict), _run(verdict)], limit)
 
@@ -109,13 +110,13 @@ def _gates(verdict: Verdict) -> _Block:
     for gate in verdict.gates:
         where = escape(gate.where) if gate.where else ""
         mark = "ok" if gate.passed else f"**{gate.outcome}**"
-        rows.append(_row(escape(gate.label), mark, *phrases.gate_numbers(gate), where))
-    return _table("Gates", "gate|outcome|compared:|worst:|bound:|at", rows, "gates")
+        rows.append(_row(escape(gate.title), mark, *phrases.gate_numbers(gate), where))
+    return _table("Gates", "gate|outcome|compared:|largest error|at", rows, "gates")
 
 
 def _findings(verdict: Verdict) -> list[_Block]:
-    findings = [(gate.label, str(finding)) for gate in verdict.gates for finding in gate.findings]
-    findings += [(gate.label, missing) for gate in verdict.gates if (missing := phrases.shortfall(gate))]
+    findings = [(gate.title, str(finding)) for gate in verdict.gates for finding in gate.findings]
+    findings += [(gate.title, missing) for gate in verdict.gates if (missing := phrases.shortfall(gate))]
     rows = [f"- {escape(name)}: {escape(finding)}\n" for name, finding in findings]
     if len(rows) <= OPEN_FINDINGS:
         return [_Block("\n### Findings\n\n", tuple(rows), "findings")] if rows else []
@@ -129,7 +130,7 @@ def _parts(verdict: Verdict) -> list[_Block]:
     rows = [_row(escape(part.name), *phrases.part_numbers(verdict, index)) for index, part in enumerate(verdict.parts)]
     rows.append(_row("all", "", "", optional(verdict.decoded), "", ""))
     words = verdict.words
-    heads = f"{words.one}|layers, f64:|{words.values}, f64:|{words.decoded}, f64:|f32 ratio:|energy:"
+    heads = f"{words.one}|layers, float64:|{words.values}, float64:|{words.decoded}, float64:|{TIMES}:|energy:"
     return [_table(f"{words.kind.capitalize()}s", heads, rows, f"{words.one}s")]
 
 
@@ -138,9 +139,12 @@ def _faults(verdict: Verdict) -> list[_Block]:
     for fault in verdict.faults:
         cause = phrases.remark(verdict, fault, waivers)
         numbers = (number(fault.logic), number(fault.ratio))
-        rows.append(_row(escape(place(fault), 2 * NAME_CHARS), *numbers, escape(cause) if cause else ""))
-    heads = "layer|f64 error:|f32 ratio:|probable cause"
-    return [_table("Faulty layers", heads, rows, "faulty layers")] if rows else []
+        rows.append(_row(escape(place(fault), 2 * NAME_CHARS), escape(cause) if cause else "", *numbers))
+    heads = f"layer|probable cause|float64 error:|{TIMES}:"
+    table = [_table("Faulty layers", heads, rows, "faulty layers")] if rows else []
+    steps = [f"- {escape(step, TEXT_CHARS)}\n" for step in phrases.next_steps(verdict)]
+    steps += [f"- To find the first step that differs: {escape(verdict.further, TEXT_CHARS)}\n"] * bool(verdict.further)
+    return [*table, *([_Block("\n### What to do\n\n", tuple(steps), "steps")] if steps else [])]
 
 
 def _worst_taps(verdict: Verdict) -> list[_Block]:
@@ -153,7 +157,9 @@ def _worst_taps(verdict: Verdict) -> list[_Block]:
         numbers = (tap.isolated, tap.inputs, tap.cumulative, max(tap.rms_ratio, tap.max_ratio),
                    phrases.nearness(verdict, tap))  # fmt: skip
         rows.append(_row(escape(tap.reference), escape(part) if part else "", *map(number, numbers)))
-    heads = f"layer|{verdict.words.one}|alone, f64:|inputs, f64:|in the network, f64:|f32 ratio:|of the bound:"
+    heads = (
+        f"layer|{verdict.words.one}|alone, float64:|inputs, float64:|in the network, float64:|{TIMES}:|of the bound:"
+    )
     table = _table("", heads, rows, "layers")
     count = f"{len(taps)} of {len(verdict.taps)} layers" if len(taps) > 1 else "The one layer"
     head = f"\n<details><summary>{count}, nearest to their bounds first</summary>\n{table.head}"

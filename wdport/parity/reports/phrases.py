@@ -20,6 +20,9 @@ NAME_CHARS: Final = 240
 LEVELS: Final[tuple[Level, Level]] = ("differs", "training")
 """Levels of settings that differ, in the order of reports."""
 
+TIMES: Final = "times PyTorch's rounding error"
+"""The head of a column of float32 errors."""
+
 TEXT_CHARS: Final = 1000
 """Maximum length of a finding or a list in a report."""
 
@@ -47,7 +50,7 @@ def claim(verdict: Verdict, write: Callable[[str], str] = str, say: Callable[[st
     if verdict.exit_code == 1:
         more = "" if verdict.complete else ", and not everything could be compared"
         if times := _times_less_precise(verdict):
-            than = f"{times} PyTorch's float32 error"
+            than = f"{times} PyTorch's rounding error in float32"
             return f"{ours} computes what {theirs} computes in float64{allowed}, but has {than}"
         if _equal_outside(verdict):
             return f"{ours} gives the outputs of {theirs}{allowed}, but not by the same layers{more}"
@@ -143,9 +146,10 @@ def changed_bounds(verdict: Verdict) -> dict[str, tuple[float, float]]:
 
 def bounds_line(verdict: Verdict) -> str:
     """The two bounds that judge every layer, and those that a policy changed."""
-    bounds = f"float64 {number(verdict.bound('logic'))} relative, float32 {number(verdict.bound('numerics'))} times"
+    bounds = f"relative error {number(verdict.bound('logic'))} in float64, {number(verdict.bound('numerics'))} times"
     changed = [f"{name} {number(now)} for {number(usual)}" for name, (now, usual) in changed_bounds(verdict).items()]
-    return f"{bounds} PyTorch's own error" + (f"; by the policy: {', '.join(changed)}" if changed else "")
+    return f"{bounds} PyTorch's rounding error in float32" + (
+        f"; by the policy: {', '.join(changed)}" if changed else "")  # fmt: skip
 
 
 def on_assumptions(verdict: Verdict, write: Callable[[str], str] = str) -> str:
@@ -202,6 +206,35 @@ def probable(verdict: Verdict, fault: Fault) -> str:
     return " or ".join(verdict.causes.get(fault.candidate, ()))
 
 
+def errors_of(fault: Fault) -> str:
+    """How far a faulty layer is off."""
+    return f"off by {number(fault.logic)} in float64, {number(fault.ratio)} times PyTorch's rounding error in float32"
+
+
+def replaceable(verdict: Verdict) -> str:
+    """What a verdict that passes means for whoever uses the model; "" for others, and where a policy allows more."""
+    if not verdict or _allowed(verdict):
+        return ""
+    return ("On all inputs that were tried, every layer returned PyTorch's numbers, up to rounding: the converted "
+            "model can take the place of the PyTorch model.")  # fmt: skip
+
+
+def next_steps(verdict: Verdict) -> list[str]:
+    """What to do about a verdict that does not pass, one sentence each; the command to look further is apart."""
+    if verdict or verdict.unmet:
+        return []
+    if not verdict.faults:
+        lacking = ", ".join(gate.title for gate in verdict.gates if not gate.passed)
+        return [f"Correct what the findings of {lacking} name, and verify again."] if lacking else []
+    first = verdict.faults[0]
+    steps = [f"Correct {place(first)}{f': {cause}' if (cause := probable(verdict, first)) else ''}."]
+    if verdict.further:
+        steps = [f"Compare the code of both models at {place(first)}."]
+    if len(verdict.faults) > 1 or first.feeds:
+        steps += ["Verify again: what follows a fault may be wrong because of it."]
+    return steps
+
+
 def remark(verdict: Verdict, fault: Fault, waivers: Mapping[str, str]) -> str:
     """The only inputs with which a fault shows, its explanation, and which of the ``waivers`` of :func:`waivers_of`
     lets it pass."""
@@ -241,10 +274,25 @@ def part_numbers(verdict: Verdict, index: int) -> tuple[str, str, str, str, str]
     return layers_text, number(part.values), optional(part.decoded), number(part.ratio), percent(part.energy)
 
 
+_ROUNDING: Final = ("float32", "bfloat16")
+"""Kinds of numbers that are multiples of a rounding error."""
+
+
+def largest(gate: Gate) -> str:
+    """A gate's largest number and its bound, in words; "" if it has none."""
+    if gate.worst is None or gate.bound is None:
+        return ""
+    value = number(gate.worst)
+    if gate.kind in _ROUNDING:
+        value += f" times {'the model' if gate.name == 'X' else 'PyTorch'}'s rounding error"
+    else:
+        value = f"{value} units in the last place" if gate.kind == "ulp" else f"relative error {value}"
+    return f"{value} (at most {number(gate.bound)})"
+
+
 def gate_numbers(gate: Gate) -> list[str]:
-    """The count of a gate, its largest value and the bound of that."""
-    numbers = ["" if value is None else number(value) for value in (gate.worst, gate.bound)]
-    return [f"{gate.compared} of {gate.expected}", *numbers]
+    """The count of a gate, and its largest number with the bound of that."""
+    return [f"{gate.compared} of {gate.expected}", largest(gate)]
 
 
 def waivers_of(verdict: Verdict) -> dict[str, str]:
@@ -288,6 +336,15 @@ def settings_line(verdict: Verdict) -> str:
     return f"{text}; not read: {at_layers(report.unread)}" if report.unread else text
 
 
+def settings_note(verdict: Verdict) -> str:
+    """What settings that differ mean for this verdict; "" if none do."""
+    if not verdict.settings.of("differs"):
+        return ""
+    if verdict or verdict.unmet:
+        return " Both models agree all the same: another layer makes up for what differs."
+    return " What differs may be the cause of a fault, or another layer makes up for it."
+
+
 def settings_told(verdict: Verdict, level: Level) -> dict[str, list[str]]:
     """Settings that differ, by sentence, and the layers of the reference where they do."""
     layers_by_text: dict[str, list[str]] = {}
@@ -302,8 +359,6 @@ def at_layers(names: Sequence[str]) -> str:
 
 
 def worst(gate: Gate) -> str:
-    """A gate's largest value, its bound and where it is; "" if it has none."""
-    if gate.worst is None or gate.bound is None:
-        return ""
+    """A gate's largest number, its bound and where it is; "" if it has none."""
     location = f" at {printable(gate.where, NAME_CHARS)}" if gate.where else ""
-    return f"worst {number(gate.worst)} of {number(gate.bound)}{location}"
+    return f"worst {text}{location}" if (text := largest(gate)) else ""

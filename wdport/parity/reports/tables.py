@@ -79,11 +79,9 @@ def gates_table(verdict: Verdict) -> ReportTable:
         )
         over = gate.worst is not None and gate.bound is not None and not gate.worst <= gate.bound
         mark = Cell(gate.outcome, None, "good" if gate.passed else "bad")
-        worst = Cell("") if gate.worst is None else amount(gate.worst, over)
-        bound = Cell("") if gate.bound is None else amount(gate.bound)
-        what = Cell(f"({gate.name})", strong=gate.title)
-        rows.append((what, mark, count, worst, bound, Cell(gate.where, None, "path")))
-    heads = [Head("gate"), Head("outcome"), numeric("compared"), numeric("worst"), numeric("bound"), Head("at")]
+        worst = Cell(phrases.largest(gate), None, "bad" if over else "")
+        rows.append((Cell("", strong=gate.title), mark, count, worst, Cell(gate.where, None, "path")))
+    heads = [Head("gate"), Head("outcome"), numeric("compared"), Head("largest error"), Head("at")]
     return ReportTable(heads, rows, "gates")
 
 
@@ -93,8 +91,14 @@ def faults_table(verdict: Verdict) -> ReportTable:
     for fault in verdict.faults:
         logic = amount(fault.logic, not fault.logic <= verdict.bound("logic"))
         ratio = amount(fault.ratio, not fault.ratio <= verdict.bound("numerics"))
-        rows.append((Cell(place(fault), None, "path"), logic, ratio, Cell(phrases.remark(verdict, fault, waivers))))
-    heads = [Head("layer"), numeric("float64 error"), numeric("float32 ratio"), Head("probable cause")]
+        cause = Cell(phrases.remark(verdict, fault, waivers) or "not found")
+        rows.append((Cell(place(fault), None, "path"), cause, logic, ratio))
+    heads = [
+        Head("layer"),
+        Head("probable cause"),
+        numeric("float64 error"),
+        numeric("times PyTorch's", "rounding error"),
+    ]
     return ReportTable(heads, rows, "faulty layers")
 
 
@@ -115,9 +119,9 @@ def parts_table(verdict: Verdict) -> ReportTable:
     total = amount(verdict.decoded, verdict.decoded is not None and not verdict.decoded <= logic)
     rows.append((Cell("all"), Cell(""), Cell(""), total, Cell(""), Cell(""), *((Cell(""),) if slopes else ())))
     one = verdict.words.one
-    heads = [Head(one), numeric("layers, f64"), numeric(f"{verdict.words.values}, f64"),
-             numeric(f"{verdict.words.decoded}, f64"), numeric("f32 ratio"), numeric("energy"),
-             *([numeric("gradient, f64")] * slopes)]  # fmt: skip
+    heads = [Head(one), numeric("layers", "float64"), numeric(verdict.words.values, "float64"),
+             numeric(verdict.words.decoded, "float64"), numeric("times PyTorch's", "rounding error"), numeric("energy"),
+             *([numeric("gradient", "float64")] * slopes)]  # fmt: skip
     return ReportTable(heads, rows, f"{one}s")
 
 
@@ -131,9 +135,10 @@ def taps_table(verdict: Verdict) -> ReportTable:
         texts = ["; ".join(findings.get(tap.reference, [])) for tap in verdict.taps]
         rows = [(*row, Cell(text, None, "said")) for row, text in zip(rows, texts, strict=True)]
     heads = [numeric("no."), Head("layer, and the port's"), *([Head(verdict.words.one)] * parts),
-             numeric("alone", "f64"), numeric("inputs", "f64"), numeric("network", "f64"), numeric("mean", "f32"),
-             numeric("worst", "f32"), numeric("inputs", "f32"),
-             *([numeric("gradient", "f64"), numeric("bf16")] if full else []), numeric("of the", "bound"),
+             numeric("alone", "float64"), numeric("inputs", "float64"), numeric("network", "float64"),
+             *(numeric(what, "times PyTorch's") for what in ("mean, float32", "worst, float32", "inputs, float32")),
+             *([numeric("gradient", "float64"), numeric("bfloat16", "times PyTorch's")] if full else []),
+             numeric("of the", "bound"),
              *([Head("what is off")] * bool(findings))]  # fmt: skip
     return ReportTable(heads, rows, "layers", "sort")
 
@@ -156,12 +161,15 @@ def _or_nothing(value: float | None, bound: float) -> Cell:
 
 
 def bounds_table(verdict: Verdict) -> ReportTable:
-    """Every bound in force, its default if a policy changed it, and its meaning."""
+    """The bounds of the gates that ran and those that a policy changed, with their defaults, and their meanings."""
     declared, changed = known_bounds(), phrases.changed_bounds(verdict)
+    used = {measure.bound for gate in verdict.gates for measure in gate.measures} | set(changed)
     rows = []
     for name, value in verdict.bounds.items():
-        usual = [amount(changed[name][1]) if name in changed else Cell("")] if changed else []
-        meaning = declared[name].meaning if name in declared else ""
-        rows.append((Cell(name, None, "path"), amount(value), *usual, Cell(meaning, None, "said")))
-    heads = [Head("bound"), numeric("in force"), *([numeric("default")] if changed else []), Head("of what")]
+        if name in used or (name == "leak" and "logic" in used):
+            usual = [amount(changed[name][1]) if name in changed else Cell("")] if changed else []
+            meaning = declared[name].meaning if name in declared else ""
+            rows.append((Cell(meaning, None, "said"), amount(value), *usual, Cell(name, None, "path")))
+    heads = [Head("what is bounded"), numeric("at most"), *([numeric("default")] if changed else []),
+             Head("in a policy")]  # fmt: skip
     return ReportTable(heads, rows, "bounds")

@@ -19,7 +19,7 @@ from wdport.parity.verdict import Fault, Verdict
 from wdport.text_marks import Marked, Severity, joined, marked, outcome_line
 
 _COLOURS: Final = {"PASS": "#0b6b1d", "FAIL": "#a8201a", "INCOMPLETE": "#7f5200"}
-_HEADS: Final = (("gate", "left"), ("outcome", "left"), ("compared", "right"), ("worst", "right"), ("bound", "right"))
+_HEADS: Final = (("gate", "left"), ("outcome", "left"), ("compared", "right"), ("largest error", "left"))
 _FEW_LINES: Final = 3
 
 
@@ -36,8 +36,7 @@ def render_repr(verdict: Verdict) -> str:
 
 def _errors(verdict: Verdict) -> str:
     """The largest number of each of the two gates that judge every layer."""
-    errors = [f"{gate.title} {number(gate.worst)} of {number(gate.bound)}" for gate in verdict.gates
-              if gate.name in ("A", "B") and gate.worst is not None and gate.bound is not None]  # fmt: skip
+    errors = [text for gate in verdict.gates if gate.name in ("A", "B") and (text := phrases.largest(gate))]
     return f"; worst {', '.join(errors)}" if errors else ""
 
 
@@ -75,14 +74,15 @@ _MAX_FAULTS = 6
 
 def render_text(verdict: Verdict, columns: int | None = None) -> Marked:
     """The report that `wdport verify` prints; tables wider than ``columns``, if given, are divided."""
-    lines = [render_line(verdict), "", *_settings(verdict)]
+    lines = [render_line(verdict), ""]
+    if faults := verdict.faults:
+        lines += [*_faults(verdict, faults), ""]
+    lines += _settings(verdict)
     lines += [line for gate in verdict.gates for line in gate_lines(gate)]
     if verdict.parts:
         lines += ["", *_table(_parts(verdict), columns)]
     if verdict.trajectories:
         lines += ["", *_table(_trajectories(verdict), columns)]
-    if faults := verdict.faults:
-        lines += ["", *_faults(verdict, faults)]
     return joined([*lines, "", *_run(verdict)])
 
 
@@ -116,7 +116,7 @@ def _settings(verdict: Verdict) -> list[str]:
     noted = by_level["training"] or verdict.settings.note
     mark: tuple[str, Severity] = ("note", "note") if noted else ("ok", "good")
     word, severity = mark if not by_level["differs"] else ("WARN", "doubtful")
-    lines: list[str] = [marked(f"{word:<4} {'settings':<21} {phrases.settings_line(verdict)}", word, severity)]
+    lines: list[str] = [marked(f"{word:<4} {'settings':<16} {phrases.settings_line(verdict)}", word, severity)]
     for level in LEVELS:
         sentences = [f"{phrases.at_layers(names)}: {text}" for text, names in by_level[level].items()]
         lines += [f"{_INDENT}{printable(sentence, NAME_CHARS)}" for sentence in sentences[: _FEW_SETTINGS[level]]]
@@ -126,9 +126,9 @@ def _settings(verdict: Verdict) -> list[str]:
 
 
 def gate_lines(gate: Gate) -> list[str]:
-    text = f"{gate.outcome:<4} {gate.label:<21} {gate.compared} of {gate.expected} compared"
+    text = f"{gate.outcome:<4} {gate.title:<16} {gate.compared} of {gate.expected} compared"
     if gate.worst is not None and gate.bound is not None:
-        text += f"; worst {number(gate.worst)} of {number(gate.bound)} at {printable(gate.where, NAME_CHARS)}"
+        text += f"; {phrases.worst(gate)}"
     limit = _MAX_FINDINGS.get(gate.name, _FEW)
     severity: Severity = "good" if gate.passed else "bad" if gate.differs else "doubtful"
     lines: list[str] = [marked(text, gate.outcome, severity)]
@@ -172,7 +172,7 @@ def _faults(verdict: Verdict, faults: tuple[Fault, ...]) -> list[str]:
     lines = [f"{count}, all other layers' outputs replaced by the reference's:"]
     for fault in faults[:_MAX_FAULTS]:
         lines.append(f"  {printable(place(fault), 2 * NAME_CHARS)}")
-        lines.append(f"    off by {number(fault.logic)} in float64, {number(fault.ratio)} times PyTorch's in float32")
+        lines.append(f"    {phrases.errors_of(fault)}")
         if fault.only:
             lines.append(f"    {printable(fault.only, NAME_CHARS)}")
         if names := phrases.probable(verdict, fault):
@@ -183,6 +183,7 @@ def _faults(verdict: Verdict, faults: tuple[Fault, ...]) -> list[str]:
     if any(fault.feeds for fault in faults):
         note = "of the faults in what one layer feeds to others, only the first is shown: correct it and verify again"
         lines.append(f"  {note}")
+    lines += [f"  to find the first step that differs: {printable(verdict.further)}"] if verdict.further else []
     return lines
 
 
