@@ -1143,15 +1143,19 @@ def observe(
                 wide_outputs = run(double, cast(rounded, np.float64))
             numerics = Single(rounded, (run(single, rounded), wide_outputs), None)
             return Observation(inputs, outputs, calls, numerics, tuple(output_names))
-        layers = None if taps is None else set(map(layer_of, taps))
-        answers = answers_of(case, {name: call for name, call in calls.items()
-                                    if layers is None or layer_of(name) in layers})  # fmt: skip
+        answers = answers_of(case, _tapped(calls, taps))
         plain, isolated = run(single, rounded), isolate(single, rounded, answers)
         with lifted():
             truth, wide = cast(rounded, np.float64), {name: cast(call, np.float64) for name, call in answers.items()}
             exact = (run(double, truth), isolate(double, truth, wide))
     numerics = Single(rounded, (plain, exact[0]), (isolated, exact[1]))
     return Observation(inputs, outputs, calls, numerics, tuple(output_names))
+
+
+def _tapped(calls: Calls, taps: Collection[str] | None) -> Calls:
+    """The calls of the modules that are isolated: those among ``taps``; all if ``None``."""
+    layers = None if taps is None else set(map(layer_of, taps))
+    return {name: call for name, call in calls.items() if layers is None or layer_of(name) in layers}
 
 
 def answers_of(case: Case, calls: Calls) -> dict[str, Call]:
@@ -1247,16 +1251,18 @@ class Conditioning:
         self.outputs = tuple(np.maximum(largest, distance) for largest, distance in pairs)
 
 
-def conditioning(module: Module, case: Case, inputs: tuple[Array, ...]) -> Conditioning:
+def conditioning(
+    module: Module, case: Case, inputs: tuple[Array, ...], taps: Collection[str] | None = None
+) -> Conditioning:
     """Run a float64 module with random relative errors of the size of its rounding in all tensors between its
-    submodules."""
+    submodules; ``taps`` are those to isolate, as for :func:`observe`."""
     unit = ROUNDING["float64"]
     with highest_precision(), lifted():
         outputs, calls = record(module, inputs)
         result = Conditioning({name: Spread() for name in calls}, tuple(map(np.zeros_like, outputs)))
         for draw in range(DRAWS):
             rng = np.random.default_rng([SPREAD_SEED, case.seed, draw])
-            moved, fed = _moved_calls(calls, rng, unit), _moved(inputs, rng, unit)
+            moved, fed = _moved_calls(_tapped(calls, taps), rng, unit), _moved(inputs, rng, unit)
             _, isolated = isolate(module, fed, moved)
             disturbed, running = _disturbed(module, _moved(inputs, rng, unit), rng, unit)
             result.add_outputs(disturbed, outputs)
@@ -1269,14 +1275,19 @@ def conditioning(module: Module, case: Case, inputs: tuple[Array, ...]) -> Condi
     return result
 
 
-def float32_errors(modules: Mapping[str, Module], case: Case, inputs: tuple[Array, ...]) -> Conditioning:
+def float32_errors(
+    modules: Mapping[str, Module], case: Case, inputs: tuple[Array, ...], taps: Collection[str] | None = None
+) -> Conditioning:
     """The largest errors of the float32 module itself over :data:`RERUNS` runs on inputs that are moved by one
-    rounding, each relative to the float64 module on the same inputs: those of a single run may be small by chance."""
+    rounding, each relative to the float64 module on the same inputs: those of a single run may be small by chance.
+    ``taps`` are the modules to isolate, as for :func:`observe`: with others isolated, the code between two taps would
+    have the errors of its last part alone."""
     double, single = modules["float64"], modules["float32"]
     with highest_precision():
         with lifted():
             _, calls = record(double, inputs)
-        answers, result = answers_of(case, calls), Conditioning({name: Spread() for name in calls}, ())
+        answers = answers_of(case, _tapped(calls, taps))
+        result = Conditioning({name: Spread() for name in calls}, ())
         for rerun in range(RERUNS):
             rng = np.random.default_rng([SPREAD_SEED, case.seed, rerun])
             # Twice the largest rounding error, since the moved values are rounded again.
@@ -2708,9 +2719,9 @@ def _record_cases(
                 repeats = repeats and is_repeatable(subject.modules["float64"], observation, target)
                 if not cases and (deviation := fast_path_error(subject.modules["float32"], observation)):
                     notes[f"the reference {FAST} {deviation:.1e}"] = None
-                moves = {"float64": conditioning(subject.modules["float64"], case, inputs)}
+                moves = {"float64": conditioning(subject.modules["float64"], case, inputs, names)}
                 if case.numerics:
-                    moves["float32"] = float32_errors(subject.modules, case, inputs)
+                    moves["float32"] = float32_errors(subject.modules, case, inputs, names)
                 for name, index in scalar_fed(inputs, observation.calls).items() if not sweeps else ():
                     if name in names and index in every:
                         sweeps |= sweep(subject.modules, [name], every[index])

@@ -317,6 +317,10 @@ class Comparison:
         trim_memory()
         return observation
 
+    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+        """The reference's conditioning in ``case``, with the modules isolated that :meth:`observe` isolates."""
+        return self.reference.conditioning(case, dtype, self.alignment.observed)
+
     def outputs_in_port(self, outputs: Outputs, names: Sequence[str], shapes: Sequence[Any]) -> Outputs:
         """The reference's outputs in the port's layout; empty, with a finding, if they do not fit."""
         try:

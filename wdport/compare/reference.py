@@ -87,9 +87,9 @@ class Reference(Protocol):
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         """The observation of ``case``; in float32, the modules ``taps`` are isolated."""
 
-    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+    def conditioning(self, case: Case, dtype: str, taps: Collection[str]) -> Conditioning:
         """How far every tap moves in ``case`` when everything that it is given is perturbed by one rounding; for
-        "float32", the largest errors of the reference itself in further runs."""
+        "float32", the largest errors of the reference itself in further runs. The modules ``taps`` are isolated."""
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         """The outputs at ``times`` (n,) of these modules, which are fed one number per sample; modules that were not
@@ -215,15 +215,15 @@ class Live:
                     self.findings.append(f"the reference {recorder.FAST} {fast_error:.1e}")
         return observation
 
-    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+    def conditioning(self, case: Case, dtype: str, taps: Collection[str]) -> Conditioning:
         self.use(case.random_biases)
         with translated():
             inputs = self.inputs(case)
             if dtype == "float32":
                 if recorder.computes_in_float64(self.modules["float32"], recorder.cast(inputs, np.float32)):
                     self._notes["the reference computes in float64, also where the network is in float32"] = None
-                return recorder.float32_errors(self.modules, case, inputs)
-            return recorder.conditioning(self.modules["float64"], case, inputs)
+                return recorder.float32_errors(self.modules, case, inputs, taps)
+            return recorder.conditioning(self.modules["float64"], case, inputs, taps)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         with translated():

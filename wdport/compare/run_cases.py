@@ -330,7 +330,7 @@ class _Engine:
         # An ordinary sample of scale 1 is to be determined: a layer that is compared nowhere would pass.
         unusual = bool(started.case.extremes) or started.case.scale != 1.0
         if unusual and (differing or self._output_differs(started, outputs)):
-            conditioning = result.reference.conditioning(started.case, "float64")
+            conditioning = result.conditioning(started.case, "float64")
             loose = undetermined(conditioning, started.observation, started.case)
             loose = {name: parts for name, parts in loose.items() if name in (*differing, OUTPUT)}
             self._leave_out_hidden(started, loose)
@@ -488,7 +488,7 @@ class _Engine:
         """The relative errors that one rounding explains, by tap; measured only if an error exceeds the bound."""
         if not any(map(self._differing, errors)):
             return {}
-        conditioning = conditioning or self.result.reference.conditioning(started.case, "float64")
+        conditioning = conditioning or self.result.conditioning(started.case, "float64")
         by_tap, output = explained(conditioning, started.observation, floors_of(started.case))
         return {**by_tap, OUTPUT: output}
 
@@ -500,7 +500,7 @@ class _Engine:
         for case, errors in result.single.items():
             if case.random_biases != random_biases or not errors.exceeding():
                 continue
-            reference_errors = result.reference.conditioning(case, "float32")
+            reference_errors = result.conditioning(case, "float32")
             errors.allow(reference_errors, result.outputs, result.parts)
             # The code of an eager port changes between comparisons, so that tracing it again would take longer than it.
             if errors.exceeding() and not result.candidate.eager and not self.brief:

@@ -215,7 +215,7 @@ class Replay:
             self.findings = list(dict.fromkeys([*self.findings, finding]))
         return observation
 
-    def conditioning(self, case: Case, dtype: str) -> Conditioning:
+    def conditioning(self, case: Case, dtype: str, taps: Collection[str]) -> Conditioning:
         return self._recording.conditioning(self._recorded(case), dtype)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:

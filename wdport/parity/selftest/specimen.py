@@ -75,8 +75,8 @@ class Recalled(Live):
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         return self._once((case, tuple(taps)), partial(super().observe, case, taps))
 
-    def conditioning(self, case: Case, dtype: str) -> Conditioning:
-        return self._once((case, dtype), partial(super().conditioning, case, dtype))
+    def conditioning(self, case: Case, dtype: str, taps: Collection[str]) -> Conditioning:
+        return self._once((case, dtype, tuple(taps)), partial(super().conditioning, case, dtype, taps))
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         """As :meth:`Live.sweep`; every call is with the same times."""
