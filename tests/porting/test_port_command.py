@@ -114,7 +114,7 @@ class Words(nn.Module):
 
     def forward(self, ids):
         x = self.embed(ids) + self.place(ids) + F.embedding(ids, self.place.weight, 1)
-        return self.head(self.drop(self.norm(x.mT).mT))
+        return self.head(self.drop(x := self.norm(x.mT).mT) + x)
 
 
 class DropPath(nn.Module):

@@ -286,6 +286,8 @@ class _Tracer:
         if node.is_layer:
             if node.depends == "constant" and any(True for _ in part.parameters()):
                 node.depends = "parameter"
+            if not getattr(part, "inplace", False):
+                output = _apart(output, (*arguments[0], *arguments[1].values()))
             self._end(node, output)
             self._outdate(node, versions, recorder.tensors_of(output))
             self._within = False
@@ -312,6 +314,8 @@ class _Tracer:
         result = function(*args, **kwargs)
         if before is None:
             return result
+        if "dropout" in name and not (name.endswith("_") or kwargs.get("inplace") or any(args[3:])):
+            result = _apart(result, args)
         if name in ("torch.Tensor.shape", "torch.Tensor.size"):
             return result if self._outside else self._sizes(args[0], result, args[1:], kwargs)
         self._record(name, before, args, result, versions)
@@ -464,6 +468,14 @@ Versions = Sequence[tuple[torch.Tensor, int]]
 
 def _versions(arguments: object) -> Versions:
     return [(tensor, tensor._version) for tensor in recorder.tensors_of(arguments) if not tensor.is_inference()]
+
+
+def _apart(output: object, inputs: Sequence[object]) -> object:
+    """The output as another tensor, if it is one of the inputs itself: in evaluation mode, a dropout returns what it is
+    given, and in training what is used after it may be either."""
+    if not isinstance(output, torch.Tensor) or torch.is_grad_enabled():
+        return output
+    return output.detach() if any(output is tensor for tensor in inputs) else output
 
 
 def _shares(first: torch.Tensor, second: torch.Tensor) -> bool:
