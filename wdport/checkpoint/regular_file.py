@@ -110,17 +110,19 @@ def inside(folder: Path, name: str) -> Path:
     plain = name not in ("", ".", "..") and not {"/", "\\", "\0"} & set(name)
     place = os.path.realpath(folder)
     # `realpath` follows every link, so a name inside the folder cannot lead outside it.
-    if not plain or os.path.dirname(os.path.realpath(path)) not in (place, _blobs(Path(place))):
+    snapshot = snapshot_of(Path(place))
+    places = [place] if snapshot is None else [place, str(snapshot.parents[1] / "blobs")]
+    if not plain or os.path.dirname(os.path.realpath(path)) not in places:
         fix = "put all files into the folder itself (cp -rL copies what links lead to)"
         raise Fault(f"file {name!r} lies outside the folder", fix)
     return path
 
 
-def _blobs(place: Path) -> str | None:
-    """The ``blobs`` of ``models--GROUP--NAME/snapshots/REVISION``, or of a folder in that; None for another place."""
+def snapshot_of(place: Path) -> Path | None:
+    """The folder ``models--GROUP--NAME/snapshots/COMMIT`` that a place is, or is in."""
     for folder in (place, *place.parents):
         if folder.parent.name == "snapshots" and folder.parents[1].name.startswith("models--"):
-            return str(folder.parents[1] / "blobs")
+            return folder
     return None
 
 

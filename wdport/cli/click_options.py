@@ -127,7 +127,7 @@ def _type(declared: Declared) -> Any:
         return Document()
     if option.files:
         endings = _SUFFIXES[option.files] if isinstance(option.files, str) else option.files
-        return FilePath(endings, "a folder" if endings == FOLDERS else "a file")
+        return FilePath(endings, "a folder" if endings == FOLDERS else "a file", hub=".ckpt" in endings)
     return {int: click.INT, float: click.FLOAT}.get(declared.base)
 
 

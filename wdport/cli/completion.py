@@ -20,6 +20,7 @@ from click.shell_completion import (
     add_completion_class,
 )
 
+from wdport.checkpoint.hub import find_checkpoint
 from wdport.errors import UsageError
 
 VARIABLE: Final = "_WDPORT_COMPLETE"
@@ -33,18 +34,19 @@ FOLDERS: Final = ("/",)
 
 class FilePath(click.types.StringParamType):
     """A file name, completed to folders and to files with certain suffixes; any file if there are none. An error calls
-    it the ``phrase``."""
+    it the ``phrase``. With ``hub``, it may be the name of a checkpoint on the Hugging Face Hub."""
 
     name = "file"
 
-    def __init__(self, endings: Iterable[str] = (), phrase: str = "a file") -> None:
-        self.endings, self.phrase = tuple(dict.fromkeys(endings)), phrase
+    def __init__(self, endings: Iterable[str] = (), phrase: str = "a file", hub: bool = False) -> None:
+        self.endings, self.phrase, self.hub = tuple(dict.fromkeys(endings)), phrase, hub
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == "-":
             name = max(param.opts, key=len) if isinstance(param, click.Option) else "-"
             raise UsageError(name, "standard input and output are not used for this", "give the name of a file")
-        return str(os.fspath(value))
+        text = str(os.fspath(value))
+        return find_checkpoint(text) if self.hub else text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(name, type="path") for name in matching(incomplete, self.endings)]

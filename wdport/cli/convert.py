@@ -190,7 +190,7 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
     errors = [row["error"] for row in manifest["checks"] if row["error"] is not None]
     config = {name: f"{row['value']} ({row['origin']})" for name, row in manifest["config"].items()}
     variant = f", {mapping['variant']} layout" if mapping["variant"] else ""
-    heading = f"{source['name']}: {mapping['family']}{variant}"
+    heading = f"{source['hub'] or source['name']}: {mapping['family']}{variant}"
     rows = [
         ("file", f"{layout}; {mapping['name']}"),
         ("model", ", ".join(f"{label} {config[name]}" for name, label in labels.items() if name in config)),

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.expected_hash import require_sha256
+from wdport.checkpoint.hub import hub_name
 from wdport.checkpoint.state_dict import layout_text
 from wdport.cli.click_options import verb
 from wdport.cli.console import counted, facts, first_of, size
@@ -144,7 +145,7 @@ def _inspection_of(
 
 def _file_name(path: Path) -> str:
     """The name of a file or folder, also of `.` and `..`."""
-    return path.resolve().name if path.name in ("", "..") else path.name
+    return hub_name(path) or (path.resolve().name if path.name in ("", "..") else path.name)
 
 
 def _manifest(path: Path, account: Account) -> str:

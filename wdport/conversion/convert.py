@@ -16,6 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from wdport.checkpoint.hub import find_checkpoint
 from wdport.checkpoint.regular_file import read_option
 from wdport.conversion.manifest import make_manifest, manifest_with_file, render_manifest
 from wdport.conversion.manifest_schema import Manifest
@@ -196,7 +197,8 @@ def convert(
     Args:
         checkpoint: ``.pt``, ``.pth``, ``.ckpt``, ``.bin`` or ``.safetensors`` file; the index of shards
             (``.index.json``); a folder that contains one of these, such as a model's folder with its ``config.json``;
-            or a ``.tar.gz`` archive with a checkpoint and, if there is one, its ``config.yaml``.
+            or a ``.tar.gz`` archive with a checkpoint and, if there is one, its ``config.yaml``. ``ORGANIZATION/NAME``,
+            or ``ORGANIZATION/NAME@REVISION``, is a checkpoint on the Hugging Face Hub.
         output: ``.keras`` (default: next to the checkpoint), ``.safetensors``, ``.weights.h5`` or ``.npz``; a name that
             ends in ``/`` is a folder of safetensors shards, and one that ends in ``.orbax`` an Orbax checkpoint.
         config: training configuration (YAML); values that it does not specify are inferred from the shapes or assumed.
@@ -241,6 +243,7 @@ def convert(
     require_paths("output", *files, checkpoint=checkpoint, output=output, **files)
     require_values(values)
     _require_bytes(max_memory=max_memory, max_shard_size=max_shard_size)
+    checkpoint = find_checkpoint(str(os.fspath(checkpoint)))
     inputs = InputFiles(checkpoint=checkpoint, **files)
     folder = max_shard_size is not None or str(output or "").endswith(os.sep)
     target = choose_target(inputs, Path(output) if output else None, force, folder)

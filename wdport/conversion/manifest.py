@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from wdport.checkpoint.hub import hub_name
 from wdport.conversion.manifest_schema import Manifest, OutputEntry, TargetEntry
 from wdport.conversion.prepare import Prepared
 from wdport.files.manifest_seal import BLANK
@@ -43,6 +44,7 @@ def make_manifest(
         "wdport": VERSION,
         "source": {
             "name": checkpoint.path.name,
+            "hub": hub_name(checkpoint.path),
             "sha256": source_sha256,
             "format": checkpoint.format,
             "layout": checkpoint.layout,

@@ -25,6 +25,8 @@ class SourceEntry(TypedDict):
     """The checkpoint, and the parts of it that were not converted."""
 
     name: Annotated[str, about("Name of the file or folder, without its path.")]
+    hub: Annotated[str | None, about(
+        "ORGANIZATION/NAME@COMMIT, if it is in a cache of the Hugging Face Hub; null if not.")]  # fmt: skip
     sha256: Annotated[Sha256, about(
         "SHA-256 of the file; for a sharded checkpoint, of the index followed by the shards.")]  # fmt: skip
     format: Annotated[str, about("Format of the file, such as `torch zip` or `safetensors`.")]

@@ -10,6 +10,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from wdport.checkpoint.hub import hub_name
 from wdport.errors import InputError, MachineError, UsageError
 from wdport.files import orbax_folder
 from wdport.files import safetensors_writer as sharded_file
@@ -114,7 +115,10 @@ def choose_target(inputs: InputFiles, output: Path | None, force: bool, folder: 
 
 
 def default_output(source: Path) -> Path:
-    """Return the default output of a conversion: next to the checkpoint."""
+    """Return the default output of a conversion: next to the checkpoint; for one in a cache of the Hugging Face Hub, in
+    the working directory."""
+    if (name := hub_name(source)) is not None:
+        return Path(f"{name.partition('@')[0].rpartition('/')[2]}.keras")
     stem = source.name if source.is_dir() else source.name.removesuffix(source.suffix)
     return source.with_name(f"{stem}.keras") if source.name else Path(".keras")
 
