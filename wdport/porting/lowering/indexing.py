@@ -164,8 +164,8 @@ def assigned(lowering: GraphLowering, tensor: TracedTensor, index: Any, value: A
         rest = [size for size, item in zip(shape, filled, strict=True) if isinstance(item, Slice)]
         if len(value.shape) != len(rest) or 1 in value.shape:
             update = lowering.emit("ops.broadcast_to", update, tuple(rest))
-        if len(rest) < len(shape):
-            update = lowering.emit("ops.reshape", update, tuple(shape))
+        if added := tuple(axis for axis, item in enumerate(filled) if not isinstance(item, Slice)):
+            update = lowering.emit("ops.expand_dims", update, added[0] if len(added) == 1 else added)
     else:
         update = lowering.emit("ops.full", tuple(shape), value)
     if not isinstance(value, TracedTensor) or value.dtype != tensor.dtype or tensor.kind != "float":

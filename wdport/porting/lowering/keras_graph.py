@@ -62,12 +62,12 @@ class FloatLimit:
     name: str
 
 
-def nested(value: Any) -> Iterator[Any]:
-    """An argument and everything that it is made of."""
+def nested(value: Any, sizes: bool = True) -> Iterator[Any]:
+    """An argument and everything that it is made of; without ``sizes``, no tensors whose sizes are read."""
     yield value
     inner: Sequence[Any] = ()
     if isinstance(value, KerasSize):
-        inner = (value.tensor, *value.operands)
+        inner = (value.tensor, *value.operands) if sizes else ()
     elif isinstance(value, Indices):
         inner = value.items
     elif isinstance(value, Slice):
@@ -77,7 +77,7 @@ def nested(value: Any) -> Iterator[Any]:
     elif isinstance(value, (tuple, list)):
         inner = value
     for item in inner:
-        yield from nested(item)
+        yield from nested(item, sizes)
 
 
 _FINFO = np.finfo(np.float64)

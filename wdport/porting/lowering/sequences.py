@@ -65,7 +65,8 @@ def _recurrent(lowering: GraphLowering, node: Node) -> list[Placed]:
         if keep:
             step = 2 if lstm else 1
             parts = [state for after in states for state in after[which::step]]
-            stacked = lowering.emit("ops.stack", tuple(parts), axis=0)
+            stacked = (lowering.emit("ops.stack", tuple(parts), axis=0) if len(parts) > 1
+                       else lowering.emit("ops.expand_dims", parts[0], 0))  # fmt: skip
             outputs.append(lowering.placed(stacked, node.outputs[1 + which]))
     return outputs
 

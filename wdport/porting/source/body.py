@@ -197,16 +197,23 @@ class BodyWriter:
                 maker = self._steps.get(value.step)
             last[value] = max(last.get(value, -1), position)
             if maker is not None and item_key(maker) not in chosen:
-                for inner in values_read(maker):
+                for inner in self._operands(maker):
                     read(inner, position)
 
         for position, item in enumerate(self.scope.items):
             if item_key(item) in chosen:
-                for value in values_read(item):
+                for value in self._operands(item):
                     read(value, position)
         for value in self.scope.results:
             read(value, end)
         return last
+
+    @staticmethod
+    def _operands(item: KerasStep | Scope) -> list[KerasValue]:
+        """What an item reads, without tensors whose sizes alone it reads: sizes have names of their own."""
+        if isinstance(item, Scope):
+            return values_read(item)
+        return [one for one in nested((item.args, item.kwargs), sizes=False) if isinstance(one, KerasValue)]
 
     def _bind_parameters(self) -> None:
         stated = self.scopes.argument_names(self.scope)
@@ -255,6 +262,8 @@ class BodyWriter:
             value = results[0]
             usual = self._noun(item)
             name = target.names[0] if len(target.names) == 1 else self._later_name(value) or usual
+            if name == "x" and name in self._bound and self._alive(name, position) and not isinstance(item, Scope):
+                name = self._attribute_noun(item) or name
             bound = self._bind(value, allowed(name, _RESERVED), position)
             self.body.statements.append(Statement((bound,), code))
             self._name_sizes(value)
@@ -263,6 +272,9 @@ class BodyWriter:
             names = target.names if len(target.names) == len(results) else ()
             bound_names = []
             for index, value in enumerate(results):
+                if not self._uses.get(value):
+                    bound_names.append("_")
+                    continue
                 name = names[index] if names else self.scopes_name(item, value, index)
                 bound_names.append(self._bind(value, allowed(name, _RESERVED), position))
             self.body.statements.append(Statement(tuple(bound_names), code, unpacks=True))
@@ -298,6 +310,8 @@ class BodyWriter:
     def _later_name(self, value: KerasValue) -> str:
         """The name of what is computed from a value, as far as each is read once."""
         for _ in range(20):
+            if value in self.scope.results:
+                return ""
             readers = [item for item in self.scope.items if value in values_read(item)]
             if len(readers) != 1:
                 return ""
@@ -322,7 +336,9 @@ class BodyWriter:
             count = len(self.scopes.lowered.holes[item.serial].node.outputs)
             return count if count > 1 else 0
         if item.call == "layer":
-            return 2 if "return_attention_scores" in item.kwargs else 0
+            states = _STATES.get(self.scopes.lowered.layers[item.layer].call.name, ())
+            is_kept = self.scopes.lowered.layers[item.layer].call.arguments.get("return_state")
+            return 2 if "return_attention_scores" in item.kwargs else 1 + len(states) if states and is_kept else 0
         return 2 if item.call in ("ops.top_k", "helpers.packed_attention") else 0
 
     def _noun(self, item: KerasStep | Scope) -> str:
@@ -335,7 +351,14 @@ class BodyWriter:
             return self.scopes.lowered.holes[item.serial].method
         return _NOUNS.get(item.call, item.call.rpartition(".")[2] if "." in item.call else "x")
 
+    def _attribute_noun(self, item: KerasStep) -> str:
+        """The attribute of a layer that is called, if it has one of its own."""
+        match = re.fullmatch(r"self\.(\w+)", self.attributes.get(item.layer, "")) if item.layer else None
+        return match.group(1) if match is not None else ""
+
     def _part_noun(self, item: KerasStep, index: int) -> str:
+        if item.call == "layer" and (states := _STATES.get(self.scopes.lowered.layers[item.layer].call.name)):
+            return ("output", *states)[index]
         return f"{_NOUNS.get(item.call, 'part')}_{index}" if item.call != "ops.split" else f"part_{index}"
 
     def _name_sizes(self, value: KerasValue) -> None:
@@ -407,8 +430,22 @@ class BodyWriter:
         if isinstance(value, tuple):
             if not any(isinstance(one, (KerasValue, FloatDtype, FloatLimit)) for one in nested(value)):
                 return constant(value, hint)
-            return listed([self._argument(item, hint) for item in value])
+            codes = [self._argument(item, hint) for item in value]
+            return self._comprehension(codes) or listed(codes)
         return constant(value, hint)
+
+    def _comprehension(self, codes: Sequence[Code]) -> Code | None:
+        """A list of the same expression of each element of a list of layers."""
+        statements = [Statement((), code) for code in codes]
+        if len(codes) < 2 or _repetitions(statements, 0, 1) != len(codes):
+            return None
+        loop = _loop(statements[:1], len(codes), self.body.elements, statements[1:2])
+        name, element = next(iter(loop.names.items()))
+        places = {match.group() for text in self.attributes.values()
+                  if (match := re.match(rf"{re.escape(name)}\[\d+\]", text))}  # fmt: skip
+        if len(loop.names) != 1 or loop.index or len(places) != len(codes):
+            return None
+        return Code(("[", *loop.statements[0].code.parts, f" for {element} in {name}]"))
 
     def _size(self, size: KerasSize) -> Code:
         if size.tensor is not None:
@@ -521,7 +558,7 @@ DEEPEST = 3
 
 
 def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> list[Any]:
-    """Statements, with repetitions over the elements of a list as ``("for", names, lists, statements)``."""
+    """Statements, with a :class:`Loop` for repetitions over the elements of lists."""
     folded: list[Any] = []
     position = 0
     statements = _with_last_name(statements)
@@ -534,7 +571,8 @@ def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> 
         period, times = best
         chunk = statements[position : position + period]
         if times > 1:
-            folded.append(_loop(chunk, times, elements))
+            after = statements[position + period : position + 2 * period]
+            folded.append(_loop(chunk, times, elements, after))
         else:
             carried = _carried(statements, position)
             if carried:
@@ -557,20 +595,47 @@ def _with_last_name(statements: Sequence[Statement]) -> Sequence[Statement]:
     return statements
 
 
-def _loop(
-    chunk: Sequence[Statement], times: int, elements: Mapping[str, str]
-) -> tuple[str, dict[str, str], int, list[Statement]]:
-    """A loop over lists, with the name of an element of each."""
+@dataclass(frozen=True)
+class Loop:
+    """Statements that are repeated for the elements of lists: the name of an element by its list, and of its index, if
+    that is needed."""
+
+    names: Mapping[str, str]
+    times: int
+    statements: Sequence[Statement]
+    index: str = ""
+
+
+def _loop(chunk: Sequence[Statement], times: int, elements: Mapping[str, str], after: Sequence[Statement] = ()) -> Loop:
+    """A loop over lists; ``after`` are the statements of its second element."""
     lists = dict.fromkeys(name for one in chunk for name, _ in _elements(one))
     used = {name for one in chunk for name in one.names}
+    index = unused("i", {*used, *re.findall(r"\w+", " ".join(map(_alike, chunk)))})
     names: dict[str, str] = {}
     for name in lists:
-        element = elements.get(name) or "layer"
+        element = elements.get(name) or ("layer" if len(lists) == 1 else f"{name.rpartition('.')[2]}_layer")
         while element in used:
             element = f"{element}_layer"
         used.add(element)
         names[name] = element
-    return "for", names, times, [_in_loop(one, names) for one in chunk]
+    counted = [_counted(one, other, index) for one, other in zip(chunk, after, strict=True)] if after else list(chunk)
+    is_counted = any(one is not other for one, other in zip(counted, chunk, strict=True))
+    return Loop(names, times, [_in_loop(one, names) for one in counted], index if is_counted else "")
+
+
+_NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
+
+
+def _counted(statement: Statement, after: Statement, index: str) -> Statement:
+    """A statement with the loop's index in place of numbers that are 0 in the first pass and 1 in the second."""
+    pieces, others = (_NUMBER.split(_ELEMENT.sub(r"\1[]", str(one.code))) for one in (statement, after))
+    if pieces == others:
+        return statement
+    # The elements of lists are given their names later.
+    code = iter(_ELEMENT.findall(str(statement.code)))
+    joined = "".join(piece if piece == other else index for piece, other in zip(pieces, others, strict=True))
+    whole = re.sub(r"(self(?:\.\w+|\[\d+\])*?\.\w+)\[\]", lambda _: "{}[{}]".format(*next(code)), joined)
+    return replace(statement, code=text(whole))
 
 
 def _carried(statements: Sequence[Statement], position: int) -> tuple[Statement, int] | None:
@@ -616,12 +681,27 @@ def _repetitions(statements: Sequence[Statement], position: int, period: int) ->
     times = 1
     while position + (times + 1) * period <= len(statements):
         chunk = statements[position + times * period : position + (times + 1) * period]
-        if [_alike(one) for one in chunk] != texts or any(
-            index != times for one in chunk for _, index in _elements(one)
-        ):
+        is_next = all(_is_next(text, _alike(one), times) for text, one in zip(texts, chunk, strict=True))
+        if not is_next or any(index != times for one in chunk for _, index in _elements(one)):
+            break
+        if times > 1 and _places(texts, chunk) != _places(texts, statements[position + period : position + 2 * period]):
             break
         times += 1
     return times
+
+
+def _is_next(first: str, other: str, index: int) -> bool:
+    """Whether texts are equal up to numbers that are 0 in the first, and the index in the other."""
+    pieces, others = _NUMBER.split(first), _NUMBER.split(other)
+    return len(pieces) == len(others) and all(
+        piece == one or (piece, one) == ("0", str(index)) for piece, one in zip(pieces, others, strict=True)
+    )
+
+
+def _places(texts: Sequence[str], chunk: Sequence[Statement]) -> list[list[bool]]:
+    """Where numbers differ from those of the first pass."""
+    return [[piece == other for piece, other in zip(_NUMBER.split(text), _NUMBER.split(_alike(one)), strict=True)]
+            for text, one in zip(texts, chunk, strict=True)]  # fmt: skip
 
 
 def _alike(statement: Statement) -> str:
@@ -633,6 +713,9 @@ def _in_loop(statement: Statement, names: Mapping[str, str]) -> Statement:
                   for part in statement.code.parts)  # fmt: skip
     return Statement(statement.names, Code(parts, statement.code.level), statement.returns, statement.unpacks)
 
+
+_STATES = {"layers.GRU": ("hidden",), "layers.LSTM": ("hidden", "cell"), "layers.SimpleRNN": ("hidden",)}
+"""The states that recurrent layers return after their output."""
 
 _RESERVED = frozenset({"self", "ops", "layers", "keras", "math", "training", "input"})
 _AXES = {1: ("n",), 2: ("b", "t"), 3: ("b", "t", "c"), 4: ("b", "h", "w", "c"), 5: ("b", "d", "h", "w", "c")}

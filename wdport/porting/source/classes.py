@@ -30,7 +30,7 @@ from wdport.porting.construction import stated_arguments
 from wdport.porting.lowering.keras_graph import Hole, KerasStep, Start, unused, word_of
 from wdport.porting.outline.counterparts import defaults
 from wdport.porting.settings import equal
-from wdport.porting.source.body import Body, BodyWriter, fold_loops
+from wdport.porting.source.body import Body, BodyWriter, Loop, fold_loops
 from wdport.porting.source.code import Code, Literal, call, constant, listed, literal, text
 from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope, Scopes
@@ -253,6 +253,10 @@ class Class:
                     counts = {name for name in names if _COUNT.match(name) and name not in flowing}
                     names = counts or {name for name in names if name not in flowing or _COUNT.match(name)}
                     names = set() if self._is_indexed(self.lines[place[0]].line.attribute) else names
+                # Of several with this number, the one that the line computes its values from.
+                beside = {name for other, expression in self.expressions.items() if other[0] == place[0]
+                          for name in argument_names(expression)}  # fmt: skip
+                names = names & beside if hint == "shape" and len(names & beside) == 1 else names
                 if len(names) == 1:
                     self.expressions[place] = ArgumentExpression("argument", name=names.pop())
         numbers = self._never_stated(constructors)
@@ -820,15 +824,15 @@ def body_lines(body: Body, lengths: Mapping[str, int], method: str = "") -> list
     """The lines of a call, with loops over lists of these lengths."""
     lines: list[SourceLine] = []
     for one in fold_loops(body.statements, body.elements):
-        if not isinstance(one, tuple):
+        if not isinstance(one, Loop):
             lines.append(SourceLine(Code(one.parts), method=method))
             continue
-        _, lists, times, inner = one
-        names = list(lists.values())
-        spans = [name if lengths.get(name) == times else f"{name}[:{times}]" for name in lists]
-        over = spans[0] if len(spans) == 1 else f"zip({', '.join(spans)})"
-        parts: list[Any] = [f"for {', '.join(names)} in {over}:"]
-        for statement in inner:
+        spans = [name if lengths.get(name) == one.times else f"{name}[:{one.times}]" for name in one.names]
+        over, names = spans[0] if len(spans) == 1 else f"zip({', '.join(spans)})", ", ".join(one.names.values())
+        if one.index:
+            over, names = f"enumerate({over})", f"{one.index}, {f'({names})' if len(spans) > 1 else names}"
+        parts: list[Any] = [f"for {names} in {over}:"]
+        for statement in one.statements:
             parts += ["\n    ", *statement.parts]
         lines.append(SourceLine(Code(tuple(parts)), method=method))
     return lines

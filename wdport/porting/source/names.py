@@ -46,6 +46,8 @@ def _assignments(tree: ast.AST) -> Iterator[tuple[Position, AssignedNames]]:
                                 for value, name in zip(node.value.elts, names, strict=True))  # fmt: skip
             elif isinstance(target, ast.Name):
                 yield from ((_position(value), AssignedNames((target.id,))) for value in values)
+            elif isinstance(target, ast.Subscript) and isinstance(target.value, ast.Name):
+                yield _position(target), AssignedNames((target.value.id,))
         elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
             yield _position(node), AssignedNames((node.target.id,))
         elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name) and node.value is not None:

@@ -136,10 +136,30 @@ class Scopes:
                         self._use(value, scope)
         for placed in self.lowered.outputs:
             self._use(placed.value, self.root, leaves=True)
+        self._unify_results()
         for scope in self.by_serial.values():
             scope.results.sort(key=lambda value: self._rank(scope, value))
             # The layer that has a variable is built by then, if the other arguments call it.
             scope.parameters.sort(key=lambda value: value.kind == "variable")
+
+    def _unify_results(self) -> None:
+        """Let all calls of a module return what one of them does, so that they are calls of one method."""
+        calls: dict[str, list[Scope]] = {}
+        for scope in self.by_serial.values():
+            calls.setdefault(scope.path, []).append(scope)
+        for scopes in calls.values():
+            returned = [[self.places.get(tensor.source) for tensor in scope.node.outputs] for scope in scopes]
+            used = {
+                index
+                for scope, outputs in zip(scopes, returned, strict=True)
+                for index, placed in enumerate(outputs)
+                if placed is not None and placed.value in scope.results
+            }
+            for scope, outputs in zip(scopes, returned, strict=True):
+                for index, placed in enumerate(outputs):
+                    is_inside = placed is not None and scope in self.home_of(placed.value).around()
+                    if index in used and placed is not None and is_inside and scope.parent is not None:
+                        self._use(placed.value, scope.parent)
 
     def _use(self, value: KerasValue, scope: Scope, leaves: bool = False) -> None:
         if value.kind == "constant" or (value.kind == "variable" and self.is_below(value, scope)):
