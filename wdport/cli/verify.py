@@ -118,6 +118,8 @@ def _give(verdict: Verdict, run: RunOptions, baseline: str | None) -> int:
         click.echo(render_json(verdict), nl=False)
     else:
         console.show(render_line(verdict) if console.quiet else render_text(verdict, width_of(sys.stdout)))
+    for activity, seconds in verdict.times.items():
+        console.detail(f"{seconds:8.2f} s  {activity}, all threads")
     if baseline is not None:
         with postponed(failed):
             update_baseline(Path(baseline), verdict, run.force)

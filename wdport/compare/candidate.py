@@ -21,6 +21,7 @@ from typing import cast as cast_to
 import jax
 import numpy as np
 
+from wdport.compare.activities import spent_on
 from wdport.compare.calls import Call, ExpectedCall, Outputs, cast
 from wdport.compare.findings import Finding, fact
 from wdport.compare.gate_bounds import LOGIC
@@ -84,7 +85,8 @@ def _program(model: KerasModel, inputs: tuple[Array, ...], training: bool | None
             output, after = stateless_call(model, trainable, fixed, inputs, training)
             return tensors(output), after
 
-    program = jax.make_jaxpr(call)(*variable_values(model), inputs).jaxpr
+    with spent_on("tracing"):
+        program = jax.make_jaxpr(call)(*variable_values(model), inputs).jaxpr
     fixed = [variable.path for variable in model.non_trainable_variables]
     after = program.outvars[len(program.outvars) - len(fixed) :]
     assigned = [path for path, value in zip(fixed, after, strict=True)
@@ -165,7 +167,8 @@ class PortSide:
     def run(self, dtype: str, what: str, *arguments: Any) -> Any:
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
             self.precision = str(getattr(jax.config, "jax_default_matmul_precision"))
-            return getattr(self.probes[dtype], what)(*arguments)
+            with spent_on("running Keras"):
+                return getattr(self.probes[dtype], what)(*arguments)
 
     def shapes(self, inputs: tuple[Array, ...]) -> Shapes:
         """Shapes of the float64 outputs and calls; runs nothing unless the port runs eagerly."""

@@ -26,6 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from wdport.compare.activities import spent_on
 from wdport.jax_settings import Option, known_options, weakly
 from wdport.model import Array
 
@@ -82,7 +83,8 @@ class CompiledProgram(Generic[*Arguments, Result]):
             if key not in self._compiled:
                 self.trace(*arguments)
                 # The lowered program holds the whole module, and is not needed again.
-                self._compiled[key] = self._lowered.pop(key).compile()
+                with spent_on("compiling"):
+                    self._compiled[key] = self._lowered.pop(key).compile()
             return self._compiled[key]
 
     def trace(self, *arguments: *Arguments) -> None:
@@ -90,7 +92,7 @@ class CompiledProgram(Generic[*Arguments, Result]):
         key = _key(arguments)
         with self._settling:
             if key not in self._compiled and key not in self._lowered:
-                with TRACING:
+                with TRACING, spent_on("tracing"):
                     self._lowered[key] = self._jitted.lower(*arguments)
                 self._results[key] = self._lowered[key].out_info
 

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wdport import recorder
+from wdport.compare.activities import spent_on
 from wdport.compare.calls import Case
 from wdport.errors import MisfitError, error_of
 from wdport.model import Array
@@ -132,7 +133,7 @@ class Live:
         return [*self._notes, *([self._marks] if self._marks else [])]
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
-        with translated():
+        with translated(), spent_on("running PyTorch"):
             cases = recorder.cases_of(battery, self.make_inputs, self.drawn)
             if self._turned:
                 pairs = ((case, replace(case, seed=case.seed + TURNED)) for case in cases)
@@ -183,7 +184,7 @@ class Live:
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         self.use(case.random_biases)
-        with translated(), recorder.highest_precision() as precision:
+        with translated(), spent_on("running PyTorch"), recorder.highest_precision() as precision:
             inputs = self.inputs(case)
             try:
                 observation = recorder.observe(
@@ -217,7 +218,7 @@ class Live:
 
     def conditioning(self, case: Case, dtype: str, taps: Collection[str]) -> Conditioning:
         self.use(case.random_biases)
-        with translated():
+        with translated(), spent_on("running PyTorch"):
             inputs = self.inputs(case)
             if dtype == "float32":
                 if recorder.computes_in_float64(self.modules["float32"], recorder.cast(inputs, np.float32)):

@@ -18,6 +18,7 @@ import jax
 import keras
 import numpy as np
 
+from wdport.compare.activities import spent_on
 from wdport.compare.alignment import Alignment
 from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, answers_of, leaves
 from wdport.compare.candidate import Candidate, PlainUse, PortSide
@@ -269,10 +270,10 @@ class _Engine:
 
     def _compare(self, started: _Started) -> None:
         """Wait for the port's results of one case and compare them."""
-        with self.clock.gate("A"):
+        with self.clock.gate("A"), spent_on("comparing"):
             self._float64(started)
         if started.observation.single is not None and not (self.brief and self.result.faulty):
-            with self.clock.gate("B"):
+            with self.clock.gate("B"), spent_on("comparing"):
                 self._float32(started)
         if self.companion is not None and not (self.brief and self.result.faulty):
             with self.clock.gate(self.companion.letter):
@@ -317,7 +318,7 @@ class _Engine:
         If every layer gets the reference's inputs in the running network, that run already isolates all layers.
         Otherwise an isolated run locates the fault.
         """
-        result, (outputs, through) = self.result, started.port.result()
+        result, (outputs, through) = self.result, _awaited(started.port)
         self.first = outputs if self.first is None else self.first
         if not started.case.batched and not self.ordinary[0]:
             self.ordinary = started.calls, started.outputs
@@ -602,10 +603,10 @@ class _Engine:
         if started.running is None:
             return
         if started.isolated is None:
-            self._finite(started, started.running.result())
+            self._finite(started, _awaited(started.running))
             return
         errors, tally = self.result.single.setdefault(started.case, RoundingErrors()), self.result.float32
-        port = (started.running.result(), *started.isolated.result())
+        port = (_awaited(started.running), *_awaited(started.isolated))
         tally.expected += len(self.result.outputs) + len(started.taps)
         tally.compared += self._add_single(errors, started.case, started.taps, started.into, port, started.observation)
 
@@ -653,6 +654,11 @@ class _Engine:
         reference, truth = (self.result.outputs_in_port(side, names, shapes) for side in single.outputs)
         if reference and truth:
             companion.compare_single(outputs["float32"], reference[0], truth[0])
+
+
+def _awaited(pending: Pending) -> Any:
+    with spent_on("waiting"):
+        return pending.result()
 
 
 def _values(inputs: Sequence[Array]) -> int:

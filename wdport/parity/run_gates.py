@@ -12,7 +12,7 @@ import platform
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
@@ -20,6 +20,7 @@ from typing import Final
 import jax
 import numpy as np
 
+from wdport.compare.activities import seconds_since, seconds_spent, spent_on
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.comparison import Clock, Comparison
@@ -134,7 +135,7 @@ class VerifySubject:
         resumed: the optimizer to compare training steps of, if any.
         train: compare both models in training mode, as the full battery does.
         probes: the cases to run.
-        started: when the comparison began, of the monotonic clock.
+        started: when the comparison began, of the monotonic clock; ``spent`` are the seconds by activity until then.
     """
 
     prepared: Prepared
@@ -144,6 +145,7 @@ class VerifySubject:
     digests: Mapping[str, str]
     started: float
     reference: Reference | None = None
+    spent: Mapping[str, float] = field(default_factory=seconds_spent)
     resumed: Resumed | None = None
     train: bool = False
     probes: Sequence[Case] = CASES
@@ -165,7 +167,8 @@ class _Run:
         self.prepared, self.converted, self.weights = subject.prepared, subject.converted, subject.weights
         self.clock = Clock()
         unequal = self._unequal()
-        self.sides = build_sides(self.prepared, self.weights, subject.reference)
+        with spent_on("building models"):
+            self.sides = build_sides(self.prepared, self.weights, subject.reference)
         # Before the gates, which change the weights that this remembers.
         trained = subject.resumed is not None or subject.train or full
         start = TrainingStart(self.prepared, self.converted, self.sides) if trained else None
@@ -173,7 +176,8 @@ class _Run:
         self.sets = WeightSets(self.prepared, self.sides, self.weights)
         self.sampling = None if setup.network else self._sampling_network()
         self.comparison = self._compare()
-        unequal += rebuilt_otherwise(self.converted, self.sides.candidates, self._inputs)
+        with spent_on("comparing"):
+            unequal += rebuilt_otherwise(self.converted, self.sides.candidates, self._inputs)
         self.gates = self._gates(unequal)
         self.more = self._full_battery()
         self.gates += [float64_gate(self.comparison), float32_gate(self.comparison), *self.more.gates]
@@ -255,7 +259,9 @@ class _Run:
 
     def verdict(self, repro: PathText | None) -> Verdict:
         """The verdict; ``repro`` is the folder for the first faulty layer."""
-        causes, prepared, converted, comparison = self._causes(repro), self.prepared, self.converted, self.comparison
+        with spent_on("looking for causes"):
+            causes = self._causes(repro)
+        prepared, converted, comparison = self.prepared, self.converted, self.comparison
         parts, reference = comparison.parts, self.sides.reference
         kind, code = reference_of(prepared, self.sides)
         places = {letter: place for place, letter in enumerate(GATES)}  # a family's own gates come last
@@ -285,6 +291,7 @@ class _Run:
             started=begun(self.subject.started),
             left_out=comparison.alignment.not_compared,
             seconds=time.monotonic() - self.subject.started,
+            times=seconds_since(self.subject.spent),
         )
 
 

@@ -125,6 +125,9 @@ class VerdictFacts:
     seconds: Annotated[float, about(
         "Duration in seconds, including compilation and the known faults.",
     )] = field(default=0.0, compare=False)  # fmt: skip
+    times: Annotated[dict[str, float], about(
+        "Seconds by activity, of all threads together: threads work at the same time, so the sum may exceed the "
+        "duration.")] = field(default_factory=dict, compare=False)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True)

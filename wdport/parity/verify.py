@@ -10,6 +10,7 @@ import hashlib
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import NoReturn, cast
@@ -17,6 +18,7 @@ from typing import NoReturn, cast
 import numpy as np
 
 from wdport.checkpoint import Checkpoint
+from wdport.compare.activities import seconds_spent, spent_on
 from wdport.compare.findings import Finding, notice
 from wdport.compare.measure import same_bits
 from wdport.compare.run_cases import Say
@@ -233,12 +235,14 @@ def compare_files(
     if pair.fresh:
         return fresh_verdict(pair, say, repro, resume)
     started, say, user_family = time.monotonic(), say or (lambda _: None), pair.own
-    units = read_units(pair.norm_stats, pair.data, pair.transform)
+    spent, units = seconds_spent(), read_units(pair.norm_stats, pair.data, pair.transform)
     settings = Settings(pair.config, dict(pair.values), units=None if units is None else units.flags())
-    with both_files(pair, user_family) as files:
-        prepared, opened = files.prepared, files.converted
-        say("reading both files")
-        weights = converted_weights(prepared, opened)
+    with ExitStack() as stack:
+        with spent_on("reading files"):
+            files = stack.enter_context(both_files(pair, user_family))
+            prepared, opened = files.prepared, files.converted
+            say("reading both files")
+            weights = converted_weights(prepared, opened)
         unequal = [
             *unequal_variables(prepared, weights, opened.rounded),
             *contradictions(prepared, opened, user_family, settings),
@@ -250,10 +254,13 @@ def compare_files(
         say("building four models")
         reference = setup.reference
         if files.target:
-            reference = user_reference(files.target, prepared, pair.key, weights.tensors if opened.rounded else None)
+            with spent_on("building models"):
+                reference = user_reference(
+                    files.target, prepared, pair.key, weights.tensors if opened.rounded else None
+                )
         resumed = None if resume is None else open_resumed(prepared, resume, weights.variables, pair.schedule)
         probes = battery(pair.seed, pair.cases)
-        subject = VerifySubject(prepared, opened, weights, unequal, files.digests, started, reference, resumed,
+        subject = VerifySubject(prepared, opened, weights, unequal, files.digests, started, reference, spent, resumed,
                                 pair.train, probes)  # fmt: skip
         verdict = run_gates(subject, say, pair.full, repro, setup)
 
