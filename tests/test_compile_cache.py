@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 import pytest
+from jax._src import lru_cache
 
 import wdport
 from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
@@ -223,3 +224,16 @@ def test_a_folder_with_files_that_would_be_evicted_is_not_used(tmp_path: Path) -
     assert compile_cache._foreign(folder) == "has my-cache, which is not a compiled program"
     (folder / "my-cache").rename(folder / f"jit_f-{'0' * 64}-cache")
     assert compile_cache._foreign(folder) is None
+
+
+def test_the_size_of_the_folder_is_looked_at_rarely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A private part of JAX is replaced: this fails where a release of JAX names it otherwise."""
+    looked: list[int] = []
+    monkeypatch.setattr(
+        lru_cache.LRUCache, "_evict_if_needed", lambda self, *, additional_size=0: looked.append(additional_size)
+    )
+    compile_cache._evict_rarely.__wrapped__()
+    folder = lru_cache.LRUCache(str(tmp_path), max_size=1 << 20)
+    for size in range(2 * compile_cache.PROGRAMS_BETWEEN + 1):
+        folder.put(f"program{size}", bytes(size))
+    assert looked == [0, compile_cache.PROGRAMS_BETWEEN, 2 * compile_cache.PROGRAMS_BETWEEN]

@@ -179,8 +179,18 @@ def test_a_refused_run_leaves_no_report_of_an_earlier_one(tmp_path: Path, refuse
     baseline.write_text('{"schema": 1, "taps": {')
     words = [word for option, file in files.items() for word in (f"{option}", str(file))]
     command = ("verify", tmp_path / "none.ckpt", tmp_path / "none.keras", *words)
-    refused(*command, "--baseline", baseline, "--update-baseline", code=3, says="no such file")
-    assert [path.name for path in tmp_path.iterdir()] == ["base.json"]
+    for more, code, says in (
+        (("--baseline", baseline, "--update-baseline"), 3, "no such file"),
+        (("--polcy", "p.toml"), 2, "did you mean --policy"),
+        (("more.keras",), 2, "unexpected argument"),
+        (("--update-baseline",), 2, "needs a baseline"),
+    ):
+        write_reports(passing(), **{option[2:]: file for option, file in files.items()})
+        refused(*command, *more, code=code, says=says)
+        assert [path.name for path in tmp_path.iterdir()] == ["base.json"], says
+    write_reports(passing(), **{option[2:]: file for option, file in files.items()})
+    main(["verify", "--help", *words])
+    assert len(list(tmp_path.iterdir())) == 5
     files["--markdown"].write_text("mine")
     refused(*command, "--force", code=3, says="no such file")
     assert files["--markdown"].read_text() == "mine"

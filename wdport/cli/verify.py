@@ -41,7 +41,26 @@ class Arguments:
         metavar="[CHECKPOINT] CONVERTED", files=(*CHECKPOINTS, *CONVERTED, ".stablehlo"))]  # fmt: skip
 
 
-@click.command(name="verify", cls=Verb, arity=lambda options: (1, 1) if "--against" in options else (2, 2),
+class Verify(Verb):
+    """The verb, which removes reports of an earlier run also if its command line is refused."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        words = list(args)
+        with _no_other_reports(reports(**{kind: _value_of(f"--{kind}", words) for kind in VERDICTS})):
+            return super().parse_args(ctx, args)
+
+
+def _value_of(option: str, words: Sequence[str]) -> str | None:
+    """The value that an option has on a command line that may be refused; ``None`` if it is not there."""
+    for word, following in zip(words, [*words[1:], STDOUT], strict=True):
+        if word == option:
+            return following
+        if word.startswith(f"{option}="):
+            return word.partition("=")[2]
+    return None
+
+
+@click.command(name="verify", cls=Verify, arity=lambda options: (1, 1) if "--against" in options else (2, 2),
                params=parameters(Arguments, PairOptions, RunOptions))  # fmt: skip
 def command(files: tuple[str, ...], **options: Any) -> int:
     """Compare CONVERTED with the CHECKPOINT that it came from, by running both models layer by layer.
@@ -57,26 +76,32 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     run = request_of(RunOptions, options)
     if len(files) == 2 and options["against"] is None and (files[1].endswith(SUFFIX) or is_artifact(Path(files[1]))):
         return verify_exported(files, options)
-    checkpoint, converted = _files(files, options["against"])
-    values = tuple(parse_values(options["values"]).items())
-    fresh = is_fresh(options["fresh"], run.no_fresh, run.policy, options["against"])
-    pair = request_of(Pair, options, converted=converted, checkpoint=checkpoint, values=values, fresh=fresh)
-    pair.require_consistent()
-    if run.update_baseline and not run.baseline:
-        raise UsageError("--update-baseline", "needs a baseline", "name it with --baseline FILE")
     old, new = (None, run.baseline) if run.update_baseline else (run.baseline, None)
-    json_file = None if run.json_file == STDOUT else run.json_file
-    requested = reports(json=json_file, html=run.html, junit=run.junit, markdown=run.markdown, baseline=new)
-    requested += _repro_files(run.repro)
-    read = InputFiles(**pair.files, policy=run.policy, baseline=old)
-    require_reports(requested, read.with_manifests("converted"), run.force)
-    require_apart(InputFiles(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), read)
-    today = datetime.now(UTC).date()
-    with _no_other_reports(requested):
-        # Small files are checked before torch, keras and jax are imported, so that errors are instant.
-        require_apart([(report.option, report.path) for report in requested], pair.look())
-        verdict = _judged(pair, run, old, today)
+    verdicts, others = _verdict_reports(run), reports(baseline=new)
+    with _no_other_reports(verdicts):
+        checkpoint, converted = _files(files, options["against"])
+        values = tuple(parse_values(options["values"]).items())
+        fresh = is_fresh(options["fresh"], run.no_fresh, run.policy, options["against"])
+        pair = request_of(Pair, options, converted=converted, checkpoint=checkpoint, values=values, fresh=fresh)
+        pair.require_consistent()
+        if run.update_baseline and not run.baseline:
+            raise UsageError("--update-baseline", "needs a baseline", "name it with --baseline FILE")
+        others += _repro_files(run.repro)
+        read = InputFiles(**pair.files, policy=run.policy, baseline=old)
+        require_reports([*verdicts, *others], read.with_manifests("converted"), run.force)
+        require_apart(InputFiles(GITHUB_STEP_SUMMARY=os.environ.get("GITHUB_STEP_SUMMARY")).items(), read)
+        today = datetime.now(UTC).date()
+        with _no_other_reports(others):
+            # Small files are checked before torch, keras and jax are imported, so that errors are instant.
+            require_apart([(report.option, report.path) for report in (*verdicts, *others)], pair.look())
+            verdict = _judged(pair, run, old, today)
     return _give(verdict, run, new)
+
+
+def _verdict_reports(run: RunOptions) -> list[Report]:
+    """The files that the verdict is written to."""
+    json_file = None if run.json_file == STDOUT else run.json_file
+    return reports(json=json_file, html=run.html, junit=run.junit, markdown=run.markdown)
 
 
 def _judged(pair: Pair, run: RunOptions, baseline: str | None, today: date) -> Verdict:
@@ -146,7 +171,9 @@ def _no_other_reports(requested: Sequence[Report]) -> Iterator[None]:
         for report in requested:
             with suppress(OSError):
                 forged = state_of(report.path) != before[report.path]
-                if forged or (isinstance(error, Exception) and _is_verdict(report)):
+                # With --help, click exits.
+                refused = isinstance(error, Exception) and not isinstance(error, click.exceptions.Exit)
+                if forged or (refused and _is_verdict(report)):
                     os.unlink(report.path)
                     if not forged:
                         console.detail(f"removed {report.path}, the report of an earlier run")

@@ -18,7 +18,7 @@ from wdport import recorder
 from wdport.checkpoint import open_checkpoint
 from wdport.compare.reference import translated
 from wdport.compare.run_cases import Say
-from wdport.errors import UsageError
+from wdport.errors import MisfitError, UsageError
 from wdport.families.custom import CustomConfig, CustomFamily
 from wdport.model import Array, Document
 from wdport.parity.verdict import VerdictDocument
@@ -220,7 +220,14 @@ def _search(models: Models, say: Say | None) -> tuple[Suggestion, tuple[str, ...
         drawn = draw_inputs(declared)
         tell("running PyTorch")
         begin = time.perf_counter()
-        run = run_torch(models.reference, module, drawn)
+        try:
+            run = run_torch(models.reference, module, drawn)
+        except MisfitError as error:
+            if any("b" in spec.axes for spec in declared):
+                raise
+            first, axes = declared[0].name, " ".join(models.inputs[0].partition(":")[2].split())
+            fix = f"if it takes a batch, state its axis: `--input '{first}: b {axes}'`"
+            raise MisfitError(error.where, error.what, fix) from error
         ran = time.perf_counter() - begin
         units = units_of(run)
         side = KerasSide(model)
