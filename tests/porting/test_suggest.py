@@ -6,6 +6,7 @@ Whole models are in parity_tests/suggest.
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,11 +16,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.command import Cli, Refused
+from tests.parity.test_reports import passing
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
 from wdport.porting.candidate_rows import axes_between, table_of_rows, tensor_rules
 from wdport.porting.fingerprints import Print, Prints
 from wdport.porting.writing import Doubt, fold, fold_doubts, sections, table_text
+from wdport.proving.proof import slow_proof
+from wdport.proving.suggest import Models, Suggestion
 
 
 @given(st.integers(0, 2**32 - 1), st.permutations(range(3)))
@@ -494,3 +498,12 @@ def test_a_function_that_repeats_values_is_not_said_to_be_lacking(project: Path,
     said = cli("map", "suggest", *BOTH, "--input", "x: b c=3 h=6 w=5 -> b h w c", code=4).out
     assert "its input should be that of b: interpolate" in said
     assert "lacks" not in said
+
+
+def test_a_proof_that_takes_long_says_with_which_inputs_it_takes_less() -> None:
+    models = Models("a:b", "c:d", ("x: b 3 224 224", "ids: b t=8..512, below 1000", "z: b c=128 h=96 w=32 -> b h w c"))
+    suggestion = Suggestion(models, verdict=replace(passing(), seconds=200.0))
+    (note,) = slow_proof(suggestion)
+    smaller = "--input 'x: b 3 64 64' --input 'ids: b t=8..512, below 1000' --input 'z: b c=128 h=64 w=32 -> b h w c'"
+    assert note.endswith(smaller)
+    assert not slow_proof(Suggestion(models, verdict=replace(passing(), seconds=5.0)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -60,9 +61,35 @@ def prove(
             config.write_text(yaml.safe_dump(dict(suggestion.models.arguments)), encoding="utf-8")
         try:
             suggestion.verdict = verify(table, weights, config, say)
+            suggestion.notes += slow_proof(suggestion)
         except WdportError as error:
             # The temporary folder is gone when the reader sees this.
             suggestion.failure = " ".join(error.command_line.replace(str(folder), "").split())
+
+
+LONG = 60.0
+"""Seconds from which a proof takes long."""
+
+SMALL = 64
+"""Size of an image with which most networks run fast."""
+
+_IMAGE = re.compile(r"(\w+: b [^\s,]+)((?: [^\s,]+){2,3})(?=$|,| ->)")
+"""An input with a batch, channels, and two or three further axes."""
+
+
+def slow_proof(suggestion: Suggestion) -> tuple[str, ...]:
+    """A note on smaller images, with which a proof that took long takes less time."""
+    verdict, stated = suggestion.verdict, suggestion.models.inputs
+    smaller = [_IMAGE.sub(lambda image: image[1] + re.sub(r"\d+", _small, image[2]), text) for text in stated]
+    if verdict is None or verdict.seconds < LONG or smaller == list(stated):
+        return ()
+    words = " ".join(f"--input '{text}'" for text in smaller)
+    return (f"the proof took {verdict.seconds:.0f} s; if both models take smaller inputs, it takes less time with "
+            f"{words}",)  # fmt: skip
+
+
+def _small(size: re.Match[str]) -> str:
+    return str(min(int(size[0]), SMALL))
 
 
 def _random_checkpoint(models: Models, path: Path) -> Path:
