@@ -79,12 +79,6 @@ def test_a_layer_missing_on_one_side_is_incomplete() -> None:
         aligned(layers=LAYERS - {"level_0/block_0/mlp"})
 
 
-def test_no_taps_is_incomplete() -> None:
-    head = "format: 1\nfamily: waveletdiff\nvariant: x\nsignature: a\nsections:\n"
-    with pytest.raises(IncompleteError, match="no row of a layer"):
-        aligned(head + "  - tensors:\n      - {torch: a, keras: b, rule: identity}\n")
-
-
 OPTIONAL = [Tap("a", "A", None, optional=True), Tap("a.b", "A/b", None), Tap("a.c", "A/c", None), Tap("d", "d", None)]
 OURS = {"A": "", "A/b": "A", "A/c": "", "d": ""}
 """The port calls A, b inside it, and c beside it."""

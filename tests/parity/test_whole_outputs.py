@@ -15,6 +15,7 @@ from keras import layers, ops
 from torch import nn
 
 from tests.parity.own_models import verify_own
+from wdport.parity.reports.text import render_text
 
 TABLE = """
 format: 2
@@ -131,10 +132,12 @@ class Halved(nn.Module):
         return self.conv1(self.conv0(x).relu()).mean(-1)
 
 
-def halved_port() -> keras.Model:
+def halved_port(same: bool = True) -> keras.Model:
     x = keras.Input((None, 2))
     y = ops.relu(layers.Conv1D(4, 3, 2, name="conv0")(layers.ZeroPadding1D(1)(x)))
-    return keras.Model(x, layers.GlobalAveragePooling1D()(layers.Conv1D(4, 3, 2, padding="same", name="conv1")(y)))
+    y = y if same else layers.ZeroPadding1D(1)(y)
+    y = layers.Conv1D(4, 3, 2, padding="same" if same else "valid", name="conv1")(y)
+    return keras.Model(x, layers.GlobalAveragePooling1D()(y))
 
 
 def test_padding_that_is_right_for_odd_sizes_is_found_after_another_layer(tmp_path: Path) -> None:
@@ -143,6 +146,24 @@ def test_padding_that_is_right_for_odd_sizes_is_found_after_another_layer(tmp_pa
     verdict = verify_own(tmp_path, table, Halved(), f"{__name__}:Halved", f"{__name__}:halved_port")
     assert not verdict
     assert verdict.faults[0].reference == "conv1"
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_a_table_without_layers_compares_the_outputs(
+    same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "chosen", lambda: halved_port(same), raising=False)
+    table = """
+format: 2
+inputs: ['x: b 2 n=33']
+tensors:
+  - {torch: conv<n>.weight, keras: conv<n>/kernel, rule: "o i k -> k i o"}
+  - {torch: conv<n>.bias, keras: conv<n>/bias, rule: identity}
+"""
+    verdict = verify_own(tmp_path, table, Halved(), f"{__name__}:Halved", f"{__name__}:chosen")
+    assert bool(verdict) == (not same)
+    assert [fault.reference for fault in verdict.faults] == ["output"] * same
+    assert "only the outputs are compared" in render_text(verdict, 100)
 
 
 class Mean(nn.Module):

@@ -27,6 +27,7 @@ from wdport.compare.taps import (
     called_otherwise,
     copies_of,
     every_call,
+    is_one_layer,
     left_out,
     nearest,
     stated_by,
@@ -51,6 +52,7 @@ class Alignment:
     Attributes:
         taps: the layers that are compared; after :meth:`settle` one for every call, in the order of the computation.
         modules: the reference's modules by path; none if it is a recording.
+        outputs_alone: whether the table has no row of any of the layers, so that only outputs are compared.
         unconverted: modules without tensors, and the Keras layer that the port therefore lacks.
         without_module: optional rows for which the reference has no module.
         left_out: layers that are compared only by their parts, with the reason.
@@ -69,6 +71,7 @@ class Alignment:
         # A shared module has several paths, and the table may name any of them.
         self.modules = dict(modules["float64"].named_modules(remove_duplicate=False)) if modules else {}
         self.taps = stated_by(taps, self.modules)
+        self.outputs_alone = bool(self._layers) and not taps and not is_one_layer(table)
         self._copies = copies_of(table, self.modules, reference.names, self._layers, features)
         self.unconverted = unconverted(table, reference.names, self._layers, features)
         self.without_module = without_module(table, reference.names, features)

@@ -86,7 +86,9 @@ def _left_out(comparison: Comparison) -> list[str]:
                      for taps in (comparison.alignment.left_out, comparison.alignment.reused))  # fmt: skip
     absent = {name: f"no tensors, and no {path} in Keras" for name, path in comparison.alignment.unconverted.items()}
     absent |= dict.fromkeys(comparison.alignment.without_module, "the reference has no such module")
-    return [*(f"compared by parts alone: {names} ({why})" for why, names in _by_reason(reasons).items()),
+    outputs = ["only the outputs are compared: the table has no row of a layer"] * comparison.alignment.outputs_alone
+    return [*outputs,
+            *(f"compared by parts alone: {names} ({why})" for why, names in _by_reason(reasons).items()),
             *(f"compared where its outputs are used: {names} ({why})" for why, names in _by_reason(uses).items()),
             *(f"not compared: {name} ({why})" for name, why in absent.items())]  # fmt: skip
 
