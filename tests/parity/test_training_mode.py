@@ -256,6 +256,37 @@ def test_a_loss_that_diverges_fails_no_correct_port(tmp_path: Path) -> None:
     assert "SGD diverged, and started again from the weights" in "\n".join(map(str, gate.findings))
 
 
+LARGEST = """
+format: 2
+inputs: ["x: b 40 16"]
+layers:
+  - {torch: first, keras: first, kind: linear}
+  - {torch: norm, keras: norm, kind: batch_norm}
+"""
+
+
+class Largest(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.norm = nn.Linear(16, 32), nn.BatchNorm1d(32)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.first(x).mT).relu().max(2)[0]  # type: ignore[no-any-return]
+
+
+def largest_port() -> keras.Model:
+    x = keras.Input((40, 16))
+    norm = UnbiasedBatchNormalization(momentum=0.9, epsilon=1e-5, name="norm")
+    return keras.Model(x, keras.ops.max(keras.ops.relu(norm(layers.Dense(32, name="first")(x))), axis=1))
+
+
+def test_the_gradient_of_a_maximum_of_numbers_that_are_computed_twice(tmp_path: Path) -> None:
+    """XLA's programs without optimization round them in two ways, and then find no place of the maximum."""
+    verdict = verified(tmp_path, f"{__name__}:largest_port", True, LARGEST, Largest)
+    assert verdict, verdict.summary()
+
+
 def test_the_gate_runs_where_it_is_asked_for(tmp_path: Path) -> None:
     assert "M" not in [gate.name for gate in verified(tmp_path, f"{__name__}:port", train=False).gates]
 

@@ -27,7 +27,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from wdport.compare.activities import spent_on
-from wdport.jax_settings import Option, known_options, weakly
+from wdport.jax_settings import OPTIMIZED, Option, known_options, weakly
 from wdport.model import Array
 
 Arguments = TypeVarTuple("Arguments")
@@ -57,12 +57,31 @@ class CompiledProgram(Generic[*Arguments, Result]):
         donated: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self._forms: dict[Key, tuple[jax.tree_util.PyTreeDef, list[int]]] = {}
-        self._jitted = jax.jit(_distinct(function, self._forms), compiler_options=known_options(options or {}),
-                               donate_argnums=donated)  # fmt: skip
+        self._function, self._options, self._donated = _distinct(function, self._forms), options or {}, donated
+        self._jitted = self._jit()
         self._lowered: dict[Key, jax.stages.Lowered] = {}
         self._results: dict[Key, list[object]] = {}
         self._compiled: dict[Key, jax.stages.Compiled] = {}
         self._settling = RLock()  # several threads may ask for one program
+
+    def optimize(self) -> bool:
+        """Compile with XLA's own options from now on, as users do; returns whether that is another program.
+
+        Without optimization, XLA's programs for a CPU may compute a number twice with other roundings. The gradient of
+        a maximum, for one, then finds no place that is equal to it: that of ``max(relu(batch_norm(dense(x))))`` is off
+        by a third.
+        """
+        with self._settling:
+            if self._options == OPTIMIZED:
+                return False
+            self._options = OPTIMIZED
+            self._compiled.clear()
+            self._lowered.clear()
+            self._jitted = self._jit()
+        return True
+
+    def _jit(self) -> jax.stages.Wrapped:
+        return jax.jit(self._function, compiler_options=known_options(self._options), donate_argnums=self._donated)
 
     def __call__(self, *arguments: *Arguments) -> Result:
         fitting: tuple[*Arguments] = jax.tree.map(_canonical, arguments)

@@ -60,6 +60,10 @@ class GradientProbe:
         slopes = tuple(None if slope is None else np.asarray(slope) for slope in ordered)
         return tuple(map(np.asarray, outputs)), slopes, taps, by_weight
 
+    def optimize(self) -> bool:
+        """See :meth:`CompiledProgram.optimize`."""
+        return self._program.optimize()
+
     def compile(self, inputs: tuple[Array, ...]) -> None:
         """Compile the program for inputs of these shapes without running it."""
         weights, fixed = variable_values(self.model)

@@ -176,12 +176,15 @@ class _Steps:
                 before = self._moved(set(self._variables))
                 expected = self._torch(inputs)
             self._set(before)
-            loss, slopes, state = self._port_like(expected, self._signature.in_port(inputs), first == batch == 0)
-            self._add("loss", relative_l2(loss, np.asarray(expected)))
             gradients = self._gradients()
             applied = moved_gradients(self._prepared, gradients)
             none = {name: np.zeros(tuple(p.shape)) for name, p in self._trained().items() if name not in gradients}
             every = moved_gradients(self._prepared, {**none, **gradients}) if none else applied
+            ours = expected, self._signature.in_port(inputs), first == batch == 0
+            loss, slopes, state = self._port_like(*ours)
+            if max(variable_errors(slopes, every).values(), default=0.0) > GRADIENT and self._program.optimize():
+                loss, slopes, state = self._port_like(*ours)
+            self._add("loss", relative_l2(loss, np.asarray(expected)))
             for name, error in variable_errors(slopes, every).items():
                 self._add(f"gradient of {name}", error)
             self._statistics(before, state)
