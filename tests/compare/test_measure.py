@@ -206,3 +206,4 @@ def test_results_of_short_inputs_are_no_precision_leak() -> None:
     assert float32_share(0.5 * weights + bias) > 0.3
     assert narrowed(Call((inputs,), (inputs * weights + bias,))) == 0.0
     assert narrowed(Call((inputs / 3,), (weights,))) == 1.0
+    assert narrowed(Call((inputs * 0.0,), (bias,))) == 0.0

@@ -264,7 +264,8 @@ def _error(candidate: Array, reference: Array, floors: Sequence[float], ordinary
 def narrowed(call: Call) -> float:
     """The share of outputs that float32 holds exactly, if the layer's inputs are wider; an embedding's are its
     weights, as are those of a norm over one channel, which all have one magnitude."""
-    floats = [leaf for leaf in leaves(list(call.inputs)) if np.asarray(leaf).dtype.kind == "f"]
+    # Of zeros, such as behind a ReLU that is off, a layer returns its bias.
+    floats = [leaf for leaf in leaves(list(call.inputs)) if np.asarray(leaf).dtype.kind == "f" and np.any(leaf)]
     # If the inputs are float32 values as well, the values were narrowed before this layer, or are meant to be.
     if not any(float32_share(np.asarray(leaf), short=True) <= FLOAT32_SHARE for leaf in floats):
         return 0.0
