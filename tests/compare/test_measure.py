@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wdport.compare.calls import Call, ExpectedCall
-from wdport.compare.findings import GATES, label, letter_of
+from wdport.compare.findings import FED, GATES, Finding, label, letter_of
 from wdport.compare.gate_bounds import UNIT_ROUNDOFF
 from wdport.compare.gates import explained
 from wdport.compare.layer_errors import InPort, floors_of, narrowed, tap_errors
@@ -196,6 +196,11 @@ def test_letters_and_names_are_unique_and_lead_to_each_other() -> None:
 def test_every_gate_of_the_package_is_made_by_the_table() -> None:
     made = [path.name for path in PACKAGE.rglob("*.py") if re.search(r"(?<!class )\bGate\(", path.read_text())]
     assert sorted(made) == ["findings.py", "port.py"]  # the second is a layer of a network
+
+
+def test_an_infinite_error_is_not_shown_as_a_number() -> None:
+    assert str(Finding("norm", FED, 0.25, 1e-10)) == "norm is off by 2.5e-01 in its inputs"
+    assert str(Finding("norm", FED, inf, 1e-10)).startswith("norm is not comparable (shapes or counts differ, ")
 
 
 def test_results_of_short_inputs_are_no_precision_leak() -> None:

@@ -76,17 +76,24 @@ OUTPUT = "output"
 FED, ALONE, RUNNING = "fed", "alone", "running"
 """Float64 errors of a layer: of its inputs, of its outputs from the reference's inputs, and in the running network."""
 
+
+def off_by(value: float, text: str) -> str:
+    """How an error is said whose number reads ``text``; an infinite one is none that was measured."""
+    unlike = "not comparable (shapes or counts differ, one side is not finite, or the reference alone is zero)"
+    return f"off by {text}" if value < inf else unlike
+
+
 SENTENCES: Mapping[str, str] = {
-    FED: "{name} is off by {value:.1e} in its inputs",
-    ALONE: "{name} is off by {value:.1e} when fed the reference's input",
-    RUNNING: "{name} is off by {value:.1e} within the network",
+    FED: "{name} is {size} in its inputs",
+    ALONE: "{name} is {size} when fed the reference's input",
+    RUNNING: "{name} is {size} within the network",
     "narrow": "precision leak: {subject} of {part} holds float32 values",
     "float32": "{name} has {value:.1f} times the reference's float32 error",
     "bfloat16": "{name} has {value:.1f} times the reference's bfloat16 error",
     "ulp": "{name} is {value:.1f} ulp from its formula",
-    "gradient": "the gradient by {name} is off by {value:.1e}",
-    "error": "{name} is off by {value:.1e}",
-    "step": "{name} is off by {value:.1e}",
+    "gradient": "the gradient by {name} is {size}",
+    "error": "{name} is {size}",
+    "step": "{name} is {size}",
     "share": "{name}: {value:.1%} of the values differ",
     "waived": "waived: {subject} {detail}",
     "bound": "bound: {subject} {detail}",
@@ -156,8 +163,9 @@ class Finding:
 
     def __str__(self) -> str:
         template = SENTENCES.get(self.kind, "{detail}")
+        size = "" if self.value is None else off_by(self.value, f"{self.value:.1e}")
         text = template.format(name=f"{self.subject}{self.part}", subject=self.subject, part=self.part,
-                               value=self.value, detail=self.detail)  # fmt: skip
+                               value=self.value, size=size, detail=self.detail)  # fmt: skip
         return f"precision leak: {text}" if self.leak else text
 
     @property

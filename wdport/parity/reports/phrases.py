@@ -7,7 +7,7 @@ from math import inf, isfinite
 from pathlib import PurePath
 from typing import Final
 
-from wdport.compare.findings import OUTPUT, Gate, by_subject
+from wdport.compare.findings import OUTPUT, Gate, by_subject, off_by
 from wdport.errors import printable
 from wdport.families.registry import known_bounds
 from wdport.mapping.kinds.kind import Level
@@ -208,7 +208,8 @@ def probable(verdict: Verdict, fault: Fault) -> str:
 
 def errors_of(fault: Fault) -> str:
     """How far a faulty layer is off."""
-    return f"off by {number(fault.logic)} in float64, {number(fault.ratio)} times PyTorch's rounding error in float32"
+    single = f", {number(fault.ratio)} times PyTorch's rounding error in float32" if fault.logic < inf else ""
+    return f"{off_by(fault.logic, number(fault.logic))} in float64{single}"
 
 
 def replaceable(verdict: Verdict) -> str:
