@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -19,8 +20,8 @@ _STATED: WeakKeyDictionary[KerasModel, tuple[Input, ...]] = WeakKeyDictionary()
 
 
 def state_inputs(model: KerasModel, inputs: Sequence[Input]) -> None:
-    """State the inputs with which a model is called from now on, in this order."""
-    _STATED[model] = tuple(inputs)
+    """State the inputs with which a model is called from now on, in this order, by their names in Keras."""
+    _STATED[model] = tuple(replace(spec, name=spec.keras_name or spec.name) for spec in inputs)
 
 
 def stated_inputs(model: KerasModel) -> tuple[Input, ...]:
@@ -96,7 +97,7 @@ def _places(model: KerasModel, struct: object) -> list[int]:
     if not stated or len(leaves) < 2 or all(path.isdecimal() for path in paths):
         return list(range(len(leaves)))
     what = f"takes the inputs {', '.join(paths)}, and those stated are {', '.join(stated)}"
-    raise MisfitError(model.name, what, "give the stated inputs the names of the Keras model's")
+    raise MisfitError(model.name, what, "state both names, as in 'ids -> tokens: b 12, below 40'")
 
 
 def _filled(model: KerasModel, struct: object, inputs: Sequence[object]) -> object:

@@ -276,7 +276,8 @@ MakeInputs = Callable[[int, int, float], Sequence["ArrayLike"]]
 
 
 _INPUT = re.compile(
-    r"\s*([A-Za-z_][\w.]*\??)\s*:\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?"
+    r"\s*([A-Za-z_][\w.]*\??)\s*(?:->\s*([A-Za-z_][\w.]*)\s*)?:"
+    r"\s*([^,>]*?)\s*(?:->\s*([^,]*?)\s*)?(?:,\s*(\w+)((?:\s+[\w.+-]+)*)\s*)?"
 )
 _AXIS = re.compile(r"(?:([a-z]+)=)?([1-9]\d*(?:\.\.[1-9]\d*)?)|([a-z]+)")
 _NAME = re.compile(r"[a-z]+")
@@ -333,7 +334,8 @@ _DRAWS = {"normal": (0,), "below": (1, 3), "from": (3,), "steps": (1,), "parts":
 class Input:
     """One input of a network: ``NAME: AXES [-> AXES] [, DRAW]``, such as ``x: b c=3 h=48 w=48 -> b h w c``.
 
-    ``NAME?`` is an input without which the network also runs: a batch of one leaves it out.
+    ``NAME -> NAME`` are its names in PyTorch and in Keras. ``NAME?`` is an input without which the network also runs: a
+    batch of one leaves it out.
 
     Axes are sizes, with or without a name, names whose size this or another input states, and ``b``, the batch, which
     an input may lack; those after the arrow are the Keras model's. Axes of one name have one size. A size such as
@@ -366,6 +368,8 @@ class Input:
     """Whether the network also runs without it."""
     limit: str = ""
     """The axis whose size integers are below."""
+    keras_name: str = ""
+    """The Keras model's name of it."""
 
     @property
     def order(self) -> tuple[int, ...]:
@@ -586,15 +590,15 @@ def parse_input(text: str) -> Input:
 
 
 def parse_inputs(texts: Sequence[str]) -> tuple[Input, ...]:
-    """Read all inputs of a network, ``NAME: AXES [-> AXES] [, DRAW]`` each, in which axes of one name have one size;
-    raises ``ValueError`` with the reason."""
+    """Read all inputs of a network, ``NAME [-> NAME]: AXES [-> AXES] [, DRAW]`` each, in which axes of one name have
+    one size; raises ``ValueError`` with the reason."""
     matches, axes = [], []
     sizes: dict[str, str] = {}  # by name
     for text in texts:
         match = _INPUT.fullmatch(_IDS.sub(", below ", text))
         if match is None:
             raise ValueError(f"{text!r} is not NAME: AXES, such as {_with_numbers(text)!r}")
-        stated = _parse_axes(match.group(2), text)
+        stated = _parse_axes(match.group(3), text)
         for axis, size in stated:
             # Sizes without a name are those of their own input.
             if size and not axis.startswith("_") and sizes.setdefault(axis, size) != size:
@@ -633,7 +637,7 @@ def _parse_axes(text: str, where: str) -> list[tuple[str, str]]:
 
 def _parsed(text: str, match: re.Match[str], axes: Sequence[tuple[str, str]], shared: Mapping[str, str]) -> Input:
     """One input with its sizes, those that other inputs state among them."""
-    called, _, right, draw, rest = match.groups()
+    called, keras_name, _, right, draw, rest = match.groups()
     name, optional = called.rstrip("?"), called.endswith("?")
     words = rest.split() if rest else []
     limit = words[0] if draw == "below" and words and _NAME.fullmatch(words[0]) else ""
@@ -647,7 +651,9 @@ def _parsed(text: str, match: re.Match[str], axes: Sequence[tuple[str, str]], sh
     keras_axes = tuple(right.split()) if right else names
     if sorted(keras_axes) != sorted(names):
         raise ValueError(f"{text!r} does not name the same axes on both sides, such as 'x: b c=3 t=40 -> b t c'")
-    parsed = Input(name, names, sizes, keras_axes, alone=alone, optional=optional, limit=limit)
+    parsed = Input(
+        name, names, sizes, keras_axes, alone=alone, optional=optional, limit=limit, keras_name=keras_name or name
+    )
     if draw is None:
         return parsed
     between, counts = {"from": "to", "below": "from"}.get(draw), _DRAWS.get(draw, ())
@@ -913,8 +919,8 @@ def with_keys(
     attention = any(map(_is_attention, module.modules()))
 
     def keyless(drawn: Sequence[Input]) -> bool:
-        # Of a query of other code, only NaN tells, and extreme samples with NaN are left out anyway.
-        return any(_keyless(module, draw(case, drawn)) for case in cases if attention or not case.extremes)
+        # Extreme samples with NaN are left out anyway.
+        return any(_keyless(module, draw(case, drawn), attention or not case.extremes) for case in cases)
 
     if not masks or not keyless(inputs):
         return tuple(inputs)
@@ -930,14 +936,34 @@ def with_keys(
     return tuple(replace(spec, hides=False, right=True) if spec.draw == "mask" else spec for spec in inputs)
 
 
-def _keyless(module: Module, inputs: tuple[Array, ...]) -> bool:
-    """Whether queries of attention see no key, or the outputs have NaN where the inputs have none."""
+NO_KEY = -1e30
+"""Scores of attention below this are those of keys that a mask hides: the lowest numbers of float32 or -inf."""
+
+
+_MASKED = {"scaled_dot_product_attention": (3, "attn_mask"), "softmax": (0, "input")}
+"""Functions of attention, and which of their arguments shows what a mask hides."""
+
+
+def _keyless(module: Module, inputs: tuple[Array, ...], nan: bool) -> bool:
+    """Whether queries of attention see no key or, if ``nan``, the outputs have NaN where the inputs have none."""
     notes: list[str] = []
+
+    def watch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        place, argument = _MASKED.get(getattr(function, "__name__", ""), (0, ""))
+        mask = args[place] if argument and len(args) > place else kwargs.get(argument)
+        if isinstance(mask, torch.Tensor) and mask.ndim and mask.numel():
+            hidden = ~mask if mask.dtype is torch.bool else mask < NO_KEY
+            if bool(hidden.all(-1).any()):
+                notes.append(f"attention{KEYLESS}")
+        return function(*args, **kwargs)
+
+    import torch
+
     # What the module does not accept is reduced by finite_case, or refused when it runs.
-    with suppress(Exception), highest_precision(), lifted():
+    with suppress(Exception), highest_precision(), lifted(), functions(watch):
         outputs, _ = record(module, inputs, None, notes.append)
         unknown = not any(np.isnan(array).any() for array in inputs) and any(np.isnan(array).any() for array in outputs)
-        return unknown or any(note.endswith(KEYLESS) for note in notes)
+        return (nan and unknown) or any(note.endswith(KEYLESS) for note in notes)
     return any(note.endswith(KEYLESS) for note in notes)
 
 

@@ -329,7 +329,7 @@ def _channels_last(text: str, port: Input, shape: Sequence[int | None] | None, s
     name, _, stated = text.partition(":")
     orders = [(*port.axes[:1], *port.axes[1:]), (*port.axes[:1], *port.axes[2:], *port.axes[1:2])]
     repeated = len(set(port.axes)) < len(port.axes)
-    if "->" in text or port.kind != "float" or len(port.axes) < 3 or port.axes[0] != "b" or repeated:
+    if "->" in stated or port.kind != "float" or len(port.axes) < 3 or port.axes[0] != "b" or repeated:
         return ""
     sizes = [tuple(None if axis == "b" else port.sizes[axis] for axis in order) for order in orders]
     if any(not _fits(order, sizes[0] if shape is None else shape) for order in sizes):

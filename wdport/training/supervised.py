@@ -187,7 +187,7 @@ def input_names(network: KerasModel) -> dict[str, bool]:
     or of its ``call``; empty if that has a single argument."""
     if (registration := known_model(network)) is not None:
         family: Any = registration[0]
-        return {port.name: not port.optional for port in family.signature(registration[1]).inputs}
+        return {port.keras_name or port.name: not port.optional for port in family.signature(registration[1]).inputs}
     struct = getattr(network, "_inputs_struct", None)
     if struct is not None:
         return dict.fromkeys(struct if isinstance(struct, dict) else (tensor.name for tensor in network.inputs), True)
