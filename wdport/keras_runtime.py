@@ -357,6 +357,8 @@ def _exactness() -> Iterator[AbstractContextManager[object]]:
     yield default_float("float64")
     # Keras's promotion maps 64-bit types to 32-bit ones by this table.
     yield patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"})
+    # Keras looks every dtype that code states up in this table.
+    yield patch.dict(dtypes.PYTHON_DTYPES_MAP, dict.fromkeys(("float32", np.float32, jnp.float32), "float64"))
     # Keras's backend calls it by this name; its softmax is always float32.
     yield patch.object(jax.nn, "dot_product_attention", _explicit_attention)
     # It logs a traceback before Keras tries another way.
@@ -368,6 +370,8 @@ def exact_float64() -> AbstractContextManager[None]:
 
     Keras's type promotion treats float64 as float32 on JAX, and its attention computes a softmax in float32. The
     promotion table is private, so its effect is checked at every tap by the share of values that float32 can represent.
+    A float32 that a layer states, as a dtype or in a cast, is float64 too, as in the PyTorch model
+    (:func:`wdport.recorder.lifted`): such a layer computes nothing else in float32.
 
     It applies to the whole process until the last thread leaves such a context.
     """

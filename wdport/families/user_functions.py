@@ -195,7 +195,7 @@ def _require_policy(target: str, model: KerasModel) -> None:
         # Integers, such as the state of a random generator, are exact under any policy.
         if str(variable.dtype) != "float64" and "float" in str(variable.dtype):
             what = f"makes {path} {variable.dtype} where keras.config.dtype_policy() is float64"
-            raise MisfitError(target, what, "build a new model at every call, and set no dtype on any layer")
+            raise MisfitError(target, what, "build a new model at every call, and set no dtype but float32")
 
 
 def _require_built(target: str, model: KerasModel, inputs: Sequence[Input]) -> None:
