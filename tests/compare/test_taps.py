@@ -209,6 +209,8 @@ def test_an_array_given_several_times_may_be_taken_once() -> None:
     """``attention(x, x, x)`` as ``attention(x)``, ``attention(q, k, k)`` as ``attention(q, k)``."""
     x, y = np.random.default_rng(0).standard_normal((2, 2, 3, 4))
     assert np.array_equal(attended(x, x.copy(), x, port=1).inputs[0], x)
+    more = fed_in_port(Call((x,), (x,), names=("hidden_states",)), Layout(), [x.shape] * 2, ("query", "value"))
+    assert [at for at, array in more.items() if array is x] == [0, 1]
     both = attended(x, y, y.copy(), port=2)
     assert both.count == 2
     assert [np.array_equal(ours, theirs) for ours, theirs in zip(both.given, (x, y), strict=True)] == [True, True]
@@ -245,6 +247,17 @@ def test_a_padding_apart_is_the_references(mode: str) -> None:
         inputs = in_port(call, tap.layout, ([(1, 10, 9, 2)], [(1, 6, 5, 3)])).inputs
         assert len(inputs) == count
         assert all(np.array_equal(each, right.numpy()) for each in inputs.values())
+
+
+def test_angles_of_positions_and_masks_of_other_sizes_are_left_out() -> None:
+    """``attention(hidden, (cos, sin), mask)`` as ``attention(x, mask)``, which computes the angles itself."""
+    x, cos, sin = np.ones((2, 3, 4)), np.zeros((2, 3, 2)), np.ones((2, 3, 2))
+    names = ("hidden_states", "position_embeddings", "attention_mask")
+    theirs = Call((x, [cos, sin], np.ones((2, 1, 3, 3), bool)), (x,), names=names)
+    for ours in ("x", "hidden_states"):
+        found = fed_in_port(theirs, Layout(), [x.shape, (2, 3, 3)], (ours, "attention_mask"), masks=[1])
+        assert list(found) == [0]
+        assert found[0] is x
 
 
 def test_an_input_that_the_port_lacks_is_left_out_where_names_tell() -> None:

@@ -204,11 +204,12 @@ def fed_in_port(
     and ``masks`` are those of the port's, see :func:`leaf_names` and :func:`mask_places`.
 
     Inputs are matched by name if both sides name all of theirs and share several, or all of the port's, otherwise by
-    position; those that only one side has are left out. So are masks without a common name, since each library has its
-    own forms, and the layer's output shows a wrong one. An array that the reference was given several times, as in
-    self-attention, the port may take once. The port may pad before the layer what PyTorch's layer pads itself, and its
-    layer what PyTorch pads before: such an input is left out if the padding is not known, since the layer's output is
-    compared.
+    position; those that only one side has are left out. So are masks without a common name or of different sizes, since
+    each library has its own forms, and the layer's output shows a wrong one. An array that the reference was given
+    several times, as in self-attention, the port may take once, and the other way round. Several arrays in one
+    argument, such as the cosines and sines of positions, the port may compute itself. The port may pad before the layer
+    what PyTorch's layer pads itself, and its layer what PyTorch pads before: such an input is left out if the padding
+    is not known, since the layer's output is compared.
     """
     arrays = leaves(list(call.inputs))
     # Names first: Keras's MultiHeadAttention takes query, value, key, PyTorch's query, key, value, of equal shapes.
@@ -216,10 +217,15 @@ def fed_in_port(
     if order is None:
         order = _matched_by_place(arrays, len(shapes), mask_places(call), masks)
     if order is None:
+        grouped = {place for place, name in enumerate(leaf_names(call)) if name.endswith("]")}
+        order = _matched_by_place(arrays, len(shapes), mask_places(call) | grouped, masks) if grouped else None
+    if order is None:
         raise ValueError(f"{len(arrays)} inputs where the port has {len(shapes)}")
-    inputs = {}
+    inputs, theirs_masks = {}, mask_places(call)
     for theirs, ours in order:
         array, shape = np.asarray(arrays[theirs]), tuple(shapes[ours])
+        if theirs in theirs_masks and ours in masks and sorted(array.shape) != sorted(shape):
+            continue
         more = margins(array, shape, layout.inputs) if layout.padded else None
         # An odd difference may be padded on either side, so the padding is not known.
         even = more is not None and min(more) == 0 and not any(extra % 2 for extra in more)
@@ -278,6 +284,7 @@ def _matched_by_place(
         if len(left) != len(right):  # the port may take bitwise equal arrays once
             left = [place for n, place in enumerate(left)
                     if not any(_equal(arrays[place], arrays[one]) for one in left[:n])]  # fmt: skip
+            left = left * len(right) if len(left) == 1 else left  # or the same array several times
         if left and len(left) == len(right):
             return list(zip(left, right, strict=True))
     return None if arrays or port_count else []
