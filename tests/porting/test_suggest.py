@@ -507,3 +507,118 @@ def test_a_proof_that_takes_long_says_with_which_inputs_it_takes_less() -> None:
     smaller = "--input 'x: b 3 64 64' --input 'ids: b t=8..512, below 1000' --input 'z: b c=128 h=64 w=32 -> b h w c'"
     assert note.endswith(smaller)
     assert not slow_proof(Suggestion(models, verdict=replace(passing(), seconds=5.0)))
+
+
+BIASED = """
+import keras
+
+
+def build():
+    image = keras.Input((8, 8, 3))
+    x = keras.layers.Conv2D(4, 3, name="conv")(image)
+    return keras.Model(image, keras.layers.Conv2D(5, 1, name="last")(x))
+"""
+
+
+def test_a_checkpoint_without_the_biases_of_a_model_gives_no_table(project: Path, refused: Refused) -> None:
+    Path(project, "biased.py").write_text(BIASED)
+    tensors = {"first.weight": torch.zeros(4, 3, 3, 3), "second.weight": torch.zeros(5, 4, 1, 1)}
+    torch.save(tensors, Path(project, "biased.pt"))
+    says = "no module has the tensors of conv (kernel (3, 3, 3, 4), bias (4,)), nor those of 1 more"
+    words = ("--checkpoint", "biased.pt", "--keras-model", "biased:build", "-o", "biased.yaml")
+    refused("map", "suggest", *words, code=4, says=says)
+    assert not Path(project, "biased.yaml").exists()
+
+
+POSITIONED = """
+import torch
+from torch import nn
+
+
+class Transposed(nn.Module):
+    def __init__(self, inner, outer):
+        super().__init__()
+        self.weight, self.bias = nn.Parameter(torch.randn(inner, outer)), nn.Parameter(torch.randn(outer))
+
+    def forward(self, x):
+        return x @ self.weight + self.bias
+
+
+class Scaled(nn.Embedding):
+    def forward(self, ids):
+        return super().forward(ids) * 3.0
+
+
+class Attention(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.packed, self.out = Transposed(8, 24), Transposed(8, 8)
+
+    def forward(self, x, keep):
+        q, k, v = (part.unflatten(-1, (2, 4)).transpose(1, 2) for part in self.packed(x).chunk(3, -1))
+        mask = keep[:, None, None] & torch.ones(x.shape[1], x.shape[1], dtype=torch.bool).tril()
+        y = nn.functional.scaled_dot_product_attention(q, k, v, mask)
+        return self.out(y.transpose(1, 2).flatten(2))
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.tokens, self.places = Scaled(20, 8), nn.Embedding(12, 8)
+        self.attention, self.norm, self.head = Attention(), nn.LayerNorm(8), nn.Linear(8, 20, bias=False)
+
+    def forward(self, ids, keep):
+        x = self.tokens(ids) + self.places(torch.arange(ids.shape[1]))
+        return self.head(self.norm(x + self.attention(x, keep)))
+
+
+def build():
+    return Net()
+"""
+
+BACKBONE = """
+import keras
+from keras import layers, ops
+
+
+class Places(layers.Layer):
+    def build(self, shape):
+        self.table = self.add_weight(name="table", shape=(12, shape[-1]))
+
+    def call(self, x):
+        table = ops.convert_to_tensor(self.table)
+        return ops.broadcast_to(ops.slice(table, (0, 0), (ops.shape(x)[1], ops.shape(x)[2])), ops.shape(x))
+
+    def compute_output_shape(self, shape):
+        return shape
+
+
+class Norm(layers.LayerNormalization):
+    def call(self, x):
+        return ops.cast(super().call(ops.cast(x, "float32")), self.compute_dtype)
+
+
+def build():
+    ids, keep = keras.Input((None,), dtype="int32", name="token_ids"), keras.Input((None,), dtype="bool", name="mask")
+    tokens = layers.ReversibleEmbedding(20, 8, tie_weights=False, name="tokens")
+    x = tokens(ids) * 3.0
+    x = x + Places(name="places")(x)
+    attention = layers.MultiHeadAttention(2, 4, name="attention")
+    x = x + attention(x, x, attention_mask=keep[:, None, :], use_causal_mask=True)
+    return keras.Model({"token_ids": ids, "mask": keep}, tokens(Norm(epsilon=1e-5, name="norm")(x), reverse=True))
+"""
+
+
+def test_a_backbone_of_tables_packed_transposed_weights_and_casts(project: Path, cli: Cli) -> None:
+    Path(project, "positioned.py").write_text(POSITIONED)
+    Path(project, "backbone.py").write_text(BACKBONE)
+    inputs = ("--input", "ids -> token_ids: b t=6..12, below 20", "--input", "keep -> mask: b t, mask")
+    words = ("--reference", "positioned:build", "--keras-model", "backbone:build", *inputs)
+    shown = cli("map", "suggest", *words, "-o", "backbone.yaml")
+    assert "proved: verify finds the two models equal" in shown.err + shown.out
+    assert "its masks leave out only what follows a position" in shown.err + shown.out
+    text = Path("backbone.yaml").read_text()
+    assert "{torch: tokens.weight, keras: tokens/embeddings, rule: identity}" in text
+    assert "{torch: places.weight, keras: places/table, rule: identity}" in text
+    assert '{torch: head.weight, keras: tokens/reverse_embeddings, rule: "a b -> b a"}' in text
+    assert 'rule: "in (part heads head) -> [part] in heads head"' in text

@@ -27,6 +27,7 @@ from wdport.errors import WdportError
 from wdport.mapping.axes import AxisError, Shape, parse_rule
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.kinds.activations import ROW_NAMES
+from wdport.mapping.kinds.attention import HEADS_FIRST
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.rows import Table
@@ -103,7 +104,8 @@ def _weight_and_bias(unit: Unit, keras: str, weight: str, bias: str, **more: obj
 
 def heads_option(unit: Unit, keras: str, variables: Mapping[str, Shape], call_index: int) -> FillOption | None:
     """A linear layer as a projection of attention whose kernel has a head axis."""
-    for rules in (("attention_weight", "attention_bias"), ("attention_output", "identity")):
+    projections = (("attention_weight", "attention_bias"), (HEADS_FIRST, "attention_bias"))
+    for rules in (*projections, ("attention_output", "identity")):
         rows = _weight_and_bias(unit, keras, *rules)
         for option in tensors_option(unit, keras, rows, unit.names, variables, call_index):
             return option

@@ -129,7 +129,7 @@ class Candidates:
         """The candidate tensors for a variable: first those of modules with the same input, then those of modules that
         contain others, or of any module if the Keras layer contains others."""
         prints = [Print(array) for array in inputs]
-        used = {name for option in matched.values() for row in option.rows if "rule" in row for name in _sources(row)}
+        used = _used(matched)
         # Integers give no unique print, and a layer with several variables may take them from other modules.
         several = len(self._side.direct_variables(keras.rpartition("/")[0])) > 1
         spare = several or all(fingerprint.exact for fingerprint in prints)
@@ -157,6 +157,16 @@ class Candidates:
         # Only the keys are compared: options have no order.
         yield from (option for _, option in sorted(candidates, key=lambda candidate: candidate[0]))
 
+    def of_table(self, keras: str, shape: Shape, matched: Matched) -> Iterator[FillOption]:
+        """The tensors of any module that fit a variable, the most similar name first: a table, such as that of
+        positions, is the same whatever the layer is given."""
+        used = _used(matched) | {name for option in matched.values() if option.kind for name in option.unit.names}
+        options = [(-likeness(name, keras), option) for unit in (*self._root(), *self._units) if not unit.part
+                   for tensor, array in unit.tensors.items() if array.dtype.kind == "f" and array.size > len(array)
+                   and (name := f"{unit.path}.{tensor}" if unit.path else tensor) not in used
+                   for option in rows.tensor_options(unit, tensor, keras, shape)]  # fmt: skip
+        yield from (option for _, option in sorted(options, key=lambda pair: pair[0]))
+
     def _stacked(
         self, free: Mapping[str, tuple[tuple[float, ...], Array]], keras: str, shape: Shape
     ) -> Iterator[tuple[tuple[float, ...], FillOption]]:
@@ -181,6 +191,11 @@ class Candidates:
 
 
 _NUMBER = re.compile(r"\d+")
+
+
+def _used(matched: Matched) -> set[str]:
+    """The tensors that rows under ``tensors`` claim."""
+    return {name for option in matched.values() for row in option.rows if "rule" in row for name in _sources(row)}
 
 
 def _sources(row: rows.Fields) -> list[str]:

@@ -7,9 +7,10 @@ is guessed; a wrong guess gives a later layer an input that does not occur in Py
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from typing import Literal
 
 import jax
@@ -19,7 +20,8 @@ from wdport.compare.probe import CallArguments, Compute, intercepted, tensor_nam
 from wdport.errors import MisfitError, WdportError
 from wdport.keras_inputs import model_arguments
 from wdport.keras_runtime import exact_float64, first_line, set_variable
-from wdport.mapping.kinds import kinds_of_layer
+from wdport.mapping.axes import Shape
+from wdport.mapping.kinds import KINDS, kinds_of_layer
 from wdport.model import Array, KerasLayer
 from wdport.porting.candidate_rows import Agreement, FillOption, Guide, agreement
 from wdport.porting.candidates import Candidates
@@ -106,6 +108,14 @@ def next_guess(decisions: Sequence[Decision], only_open: bool = False) -> list[D
                 chosen = decision.untried[0]
                 return [*decisions[:index], replace(decision, chosen=chosen, tried=decision.tried | {chosen.key})]
     return None
+
+
+def _of_kinds(path: str, layer: KerasLayer, below: Mapping[str, Shape]) -> dict[str, Shape]:
+    """Of the variables of a layer, those of its kind; empty if these are all."""
+    parts = [part for kind in kinds_of_layer(layer) or () for part in KINDS[kind].parts]
+    names = {f"{path}/{name}" for part in parts for paths in (part.keras, *part.others) for name in paths}
+    known = {name: shape for name, shape in below.items() if name in names}
+    return known if len(known) < len(below) else {}
 
 
 class Assigning:
@@ -263,10 +273,14 @@ class Assigning:
         if self.assigned & set(below):
             return None
         options = self._candidates.of_layer(event, layer, below, self.matched, self.events)
+        if not options and (known := _of_kinds(event.path, layer, below)):
+            options = self._candidates.of_layer(event, layer, known, self.matched, self.events)
         inside = self.side.direct_variables(event.path) != self.side.variables_below(event.path)
         if not options:
             if inside or not self.side.direct_variables(event.path):
                 return None
+            if (output := self._fill_table(event, layer, compute, arguments)) is not None:
+                return output
             if kinds_of_layer(layer):
                 raise self._stop(self._reason(event.inputs), event)
             return None
@@ -281,11 +295,15 @@ class Assigning:
             # Equal after an activation, but PyTorch has no such value: it has another function there.
             if agreed is not None and agreed.after and not self._all_occur(agreed.outputs):
                 agreed = None
+            # A user's subclass may change the output of its base, as by a factor.
+            if agreed is None and self._is_made_of(event.outputs, option):
+                agreed = Agreement(placed=False)
             if agreed is not None:
                 self._settle([Print(array) for array in event.inputs])
                 self.agreed[event.path] = agreed
                 self.matched[event.path] = option
                 self.decisions.append(decision)
+                self._fill_rest(below)
                 del self.events[before:]
                 self.events.append(event)
                 return output
@@ -300,6 +318,54 @@ class Assigning:
             return None  # its layers may still be found one by one
         self.events.append(event)
         raise self._stop("output", event, decision.options[0])
+
+    def _fill_rest(self, below: Mapping[str, Shape]) -> None:
+        """Fill the variables that a layer has besides those of its kind, such as the projection of an embedding."""
+        for name, shape in below.items():
+            if name not in self.assigned and (options := list(self._candidates.of_table(name, shape, self.matched))):
+                decision = self._decide(name, options)
+                self.decisions.append(decision)
+                self._assign(decision.chosen)
+                self.matched[name] = decision.chosen
+
+    def _fill_table(self, event: InputCall, layer: KerasLayer, compute: Compute, arguments: CallArguments) -> object:
+        """Fill a layer's only variable from a table whose rows are the layer's output, or what it adds to its input,
+        whatever that is; returns its output, or ``None`` if there is none, or if a module with the same input fits."""
+        (name, variable), *others = self.side.direct_variables(event.path).items()
+        shape = tuple(variable.shape)
+        if others or len(shape) < 2:
+            return None
+        if not kinds_of_layer(layer) and any(
+            True for _ in self._candidates.of_variable(name, shape, event.inputs, True, self.matched)
+        ):
+            return None
+        before = len(self.events)
+        for option in islice(self._candidates.of_table(name, shape, self.matched), MOST_RETRIES):
+            self._assign(option)
+            output = compute(arguments.tensors)
+            event.outputs = [np.asarray(tensor) for tensor in tensors(output)]
+            del self.events[before:]
+            if self._contributes(event, option):
+                self.decisions.append(Decision(name, [option], option, {option.key}))
+                self.matched[name] = option
+                self.events.append(event)
+                return output
+            self.assigned -= set(option.values)
+        return None
+
+    def _contributes(self, event: InputCall, option: FillOption) -> bool:
+        """Whether a layer's output, or what it adds to an input, is a table or a value that PyTorch makes of it."""
+        if len(event.outputs) != 1 or event.outputs[0].dtype.kind != "f":
+            return False
+        (output,), (table,) = event.outputs, option.values.values()
+        added = [output - array for array in event.inputs if array.shape == output.shape and array.dtype.kind == "f"]
+        return any(self._is_made_of([array], option) or Print(array).same(Print(table)) for array in (output, *added)
+                   if not Print(array).empty)  # fmt: skip
+
+    def _is_made_of(self, arrays: Sequence[Array], option: FillOption) -> bool:
+        """Whether the only array is a value that PyTorch computes with the parameters of an option."""
+        return len(arrays) == 1 and any(value.depends & option.unit.bits
+                                        for value in self.run.prints.find(Print(arrays[0])))  # fmt: skip
 
     def _reason(self, inputs: Sequence[Array]) -> StopReason:
         """Why no unit fits a layer with these inputs: they do not occur in PyTorch, they do, or they are

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
+from wdport.mapping.axes import find_rule
+from wdport.mapping.kinds.attention import HEADS_FIRST
 from wdport.mapping.plan import Plan, make_plan
 from wdport.model import Array
 from wdport.porting.candidate_rows import Fields, FillOption, planned, table_of_rows
@@ -17,6 +20,8 @@ from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import Unit, likeness, possible
 from wdport.porting.writing import Doubt
 from wdport.recorder import ATTENTION
+
+_AXIS = re.compile(r"\([^)]*\)|\[[^\]]*\]|\S+")
 
 
 @dataclass
@@ -80,11 +85,21 @@ def _joined(join: _Join) -> Iterator[Fields]:
 def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fields]:
     """The rows of one option; for a layer that cannot be compared elementwise, those of its tensors."""
     agreed = join.outcome.agreed.get(subject)
+    if option.unit.transposed:
+        yield from _stored(tensor_rows(join, option) if option.kind else option.rows)
+        if agreed is not None and agreed.placed:
+            yield _row_with({"torch": option.unit.path, "keras": subject}, axes=agreed.axes, then=agreed.after)
+        return
     unseen = option.kind == "attention_packed" and f"{option.unit.path}.{ATTENTION[0]}" not in join.run.calls
     if not option.kind or agreed is None:
         yield from option.rows
         layer = subject if subject in join.side.layers else subject.rpartition("/")[0]
-        if not option.unit.part and not option.unit.members and _is_equal(join, option.unit.path, layer):
+        if (
+            not option.unit.part
+            and not option.unit.members
+            and _is_fed(join, option.unit, layer)
+            and _is_equal(join, option.unit.path, layer)
+        ):
             yield {"torch": option.unit.path, "keras": layer}
     # With a mask, for example, what happens in it is not recorded.
     elif unseen:
@@ -96,9 +111,17 @@ def _option_rows(join: _Join, subject: str, option: FillOption) -> Iterator[Fiel
         yield from tensor_rows(join, option)
 
 
+def _stored(rows: Iterable[Fields]) -> Iterator[Fields]:
+    """Rows of a linear layer whose weight is stored as (in, out): the two axes of the weight change places."""
+    for row in rows:
+        rule = find_rule(str(row["rule"]))
+        axes = _AXIS.findall(str(rule.source)) if rule else []
+        yield {**row, "rule": f"{axes[1]} {axes[0]} -> {rule.target}"} if rule and len(axes) == 2 else row
+
+
 def tensor_rows(join: _Join, option: FillOption) -> Iterator[Fields]:
-    below = join.side.variables_below(str(option.rows[0]["keras"]))
-    plan = planned(option.rows, option.unit.names, {name: tuple(below[name].shape) for name in below})
+    variables = {name: tuple(join.side.variables[name].shape) for name in option.values}
+    plan = planned(option.rows, option.unit.names, variables)
     for move in plan.moves if plan is not None else ():
         rule = f"{move.rule.source} -> {move.rule.target}"
         row: Fields = {
@@ -157,13 +180,13 @@ def _packed(join: _Join, row: Fields) -> Fields:
     return row
 
 
-def _split(unit: Unit, weight: str, bias: str, paths: Sequence[str]) -> Iterator[Fields]:
-    """Rows that split one tensor's features over several layers."""
+def _split(unit: Unit, weight: str, bias: str, paths: Sequence[str], out: str = "out") -> Iterator[Fields]:
+    """Rows that split one tensor's features, whose axes in Keras are ``out``, over several layers."""
     yield {"torch": f"{unit.module_path}.{weight}", "keras": [f"{path}/kernel" for path in paths],
-           "rule": "(part out) in -> [part] in out"}  # fmt: skip
+           "rule": f"(part {out}) in -> [part] in {out}"}  # fmt: skip
     if bias in unit.tensors:
         yield {"torch": f"{unit.module_path}.{bias}", "keras": [f"{path}/bias" for path in paths],
-               "rule": "(part out) -> [part] out"}  # fmt: skip
+               "rule": f"(part {out}) -> [part] {out}"}  # fmt: skip
 
 
 def _recurrent(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOption]]) -> Iterator[Fields]:
@@ -213,7 +236,9 @@ def _chunks(join: _Join, module_path: str, parts: Mapping[str, tuple[str, FillOp
     if None in paths:
         join.doubts.append(Doubt(module_path, f"some of its {count} equal parts were found, and some were not"))
         return
-    yield from _split(unit, "weight", "bias", [str(path) for path in paths])
+    heads = join.side.variables[f"{paths[0]}/kernel"].shape[2:]
+    rows = _split(unit, "weight", "bias", [str(path) for path in paths], "heads head" if heads else "out")
+    yield from _stored(rows) if unit.transposed else rows
 
 
 def _fits(join: _Join, rows: Sequence[Fields], unit: Unit, paths: Iterable[str]) -> bool:
@@ -234,7 +259,7 @@ def _attentions(join: _Join, rows: list[Fields]) -> list[Fields]:
     layers: dict[tuple[str, str], dict[str, str]] = {}
     for row in rows:
         torch, keras = str(row["torch"]), str(row.get("keras"))
-        if row.get("rule") in ("attention_weight", "attention_output"):
+        if row.get("rule") in ("attention_weight", HEADS_FIRST, "attention_output"):
             module, layer = torch.removesuffix(".weight"), keras.removesuffix("/kernel")
             (parent, _, name), outer = layer.rpartition("/"), module.rpartition(".")[0]
             layers.setdefault((outer, parent), {})[name] = module
@@ -268,6 +293,12 @@ def _is_same(join: _Join, joined_rows: Sequence[Fields], rows: Sequence[Fields])
             return False
         plans.append({(m.sources, m.targets, str(m.rule.source), str(m.rule.target)) for m in plan.moves})
     return plans[0] == plans[1]
+
+
+def _is_fed(join: _Join, unit: Unit, keras: str) -> bool:
+    """Whether a layer was given what a module was given."""
+    event = next((candidate for candidate in join.outcome.events if candidate.path == keras), None)
+    return event is None or unit.call_with([Print(array) for array in event.inputs]) is not None
 
 
 def _is_equal(join: _Join, torch: str, keras: str) -> bool:

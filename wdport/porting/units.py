@@ -14,7 +14,7 @@ import numpy as np
 from wdport import recorder
 from wdport.mapping.kinds import KINDS, kinds_of_layer, kinds_of_module
 from wdport.model import Array
-from wdport.porting.fingerprints import Print
+from wdport.porting.fingerprints import NEAR, Print
 from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.recorder import Call, layer_of
 
@@ -76,6 +76,7 @@ class Unit:
         calls: its calls, in order.
         order: position of its first call among all units.
         members: the units that this one joins side by side, if any.
+        transposed: whether the weight of a linear layer is stored as (in, out), in the user's own class.
         bits: the bits of its parameters; see :class:`wdport.porting.torch_run.TorchRun`.
     """
 
@@ -90,6 +91,7 @@ class Unit:
     module: torch.nn.Module | None = field(default=None, repr=False, compare=False)
     prints: tuple[tuple[Print, ...], ...] = field(default=(), repr=False, compare=False)
     members: tuple[str, ...] = ()
+    transposed: bool = False
 
     def first_input(self, call_index: int = 0) -> Array:
         return np.asarray(recorder.leaves(list(self.calls[call_index].inputs))[0])
@@ -130,10 +132,25 @@ def units_of(run: TorchRun) -> list[Unit]:
             # A user's own class: only its own tensors, since its submodules are units themselves.
             below = {name: value for name, value in below.items() if "." not in name or "parametrizations" in name}
         bits = joined_bits(run.bits.get(f"{path}.{name}", 0) for name in below)
-        unit = _unit(path, kinds, below, path, "", calls, order[path], bits, module)
+        transposed = not kinds and _is_transposed(below, calls[0])
+        if transposed:
+            kinds, below = ("linear",), {name: array.T for name, array in below.items()}
+        unit = replace(_unit(path, kinds, below, path, "", calls, order[path], bits, module), transposed=transposed)
         units.append(unit)
-        units += _parts(unit, by_layer, order)
+        units += (replace(part, transposed=transposed) for part in _parts(unit, by_layer, order))
     return units
+
+
+def _is_transposed(tensors: Mapping[str, Array], call: Call) -> bool:
+    """Whether a user's own module is a linear layer whose weight is (in, out)."""
+    arrays = recorder.leaves(list(call.inputs)), recorder.leaves(list(call.outputs))
+    weight = tensors.get("weight")
+    if set(tensors) - {"weight", "bias"} or weight is None or weight.ndim != 2 or tuple(map(len, arrays)) != (1, 1):
+        return False
+    fed, made = (np.asarray(side[0]) for side in arrays)
+    if fed.dtype.kind != "f" or fed.shape[-1:] != weight.shape[:1] or made.shape != (*fed.shape[:-1], weight.shape[1]):
+        return False
+    return bool(np.allclose(fed @ weight + tensors.get("bias", 0.0), made, rtol=NEAR))
 
 
 def torch_kinds(module: torch.nn.Module) -> tuple[str, ...]:

@@ -40,6 +40,12 @@ def suggest_by_names(models: Models) -> Suggestion:
     family = family_of(models)
     side = KerasSide(family.build(CustomConfig(models.model, models.inputs, models.arguments), "float32"))
     rows, doubts = _guessed(side, shapes)
+    if unfit := [layer for layer in _of_a_kind(side) if not any(str(row.get("keras")) == layer for row in rows)]:
+        sizes = ", ".join(f"{name.rpartition('/')[2]} {tuple(variable.shape)}"
+                          for name, variable in side.direct_variables(unfit[0]).items())  # fmt: skip
+        more = f", nor those of {len(unfit) - 1} more" if len(unfit) > 1 else ""
+        what = f"no module has the tensors of {unfit[0]} ({sizes}){more}"
+        raise MisfitError(path, what, "check that both are the same network; compare their biases and sizes")
     if not rows:
         raise MisfitError(path, f"no layer of {models.model} fits any tensor by its shape", "check both")
     suggestion = Suggestion(models, tuple(rows), doubts=tuple(fold_doubts(doubts)), layers=len(rows),
@@ -84,6 +90,11 @@ def _guessed(side: KerasSide, shapes: Mapping[str, Shape]) -> tuple[list[Fields]
     return rows, doubts
 
 
+def _of_a_kind(side: KerasSide) -> list[str]:
+    """The layers of Keras with variables of their own that are of a kind."""
+    return [path for path, layer in side.layers.items() if kinds_of_layer(layer) and side.direct_variables(path)]
+
+
 def _units(shapes: Mapping[str, Shape]) -> list[Unit]:
     """The modules of a checkpoint, with empty values of the right shapes."""
     below: dict[str, dict[str, Shape]] = {}
@@ -117,8 +128,9 @@ def _loose(
 ) -> Iterator[Fields]:
     """Fill variables of layers without a kind, each from the tensor with the most similar name that fits; adds to
     ``used`` and ``filled``."""
+    known = {name for layer in _of_a_kind(side) for name in side.direct_variables(layer)}
     for name, variable in side.variables.items():
-        if name in filled:
+        if name in filled or name in known:  # one tensor of a layer of a kind says nothing
             continue
         shape = tuple(variable.shape)
         fits = {tensor: next(tensor_rules(tensor_shape, shape), None)

@@ -52,7 +52,7 @@ def prove(
         table = Path(folder, "suggested.yaml")
         table.write_text(suggestion.text(), encoding="utf-8")
         path = checkpoint or (suggestion.models.checkpoint if loads_itself(suggestion.models) else None)
-        weights = Path(path) if path else _random_checkpoint(suggestion.models, Path(folder, "random.pt"))
+        weights = Path(path) if path else random_checkpoint(suggestion.models, Path(folder, "random.pt"))
         config = None
         if suggestion.models.arguments:
             import yaml
@@ -92,7 +92,8 @@ def _small(size: re.Match[str]) -> str:
     return str(min(int(size[0]), SMALL))
 
 
-def _random_checkpoint(models: Models, path: Path) -> Path:
+def random_checkpoint(models: Models, path: Path) -> Path:
+    """Write a checkpoint of the PyTorch model with random weights; returns its path."""
     import torch
 
     module = build_as_stored(models.reference, models.arguments, models.checkpoint)

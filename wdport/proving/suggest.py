@@ -26,7 +26,7 @@ from wdport.porting.candidate_rows import Fields, table_of_rows
 from wdport.porting.fingerprints import KerasSide
 from wdport.porting.matching import Assigning, Decision, RunOutcome, next_guess
 from wdport.porting.rows import suggested_rows
-from wdport.porting.torch_run import SEED, TorchRun, build_module, draw_inputs, fill, run_torch
+from wdport.porting.torch_run import BATCH, SEED, TorchRun, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import Unit, units_of
 from wdport.porting.writing import Doubt, Place, TableSection, fold, fold_doubts, sections, table_text
 from wdport.recorder import module_names
@@ -217,6 +217,9 @@ def _search(models: Models, say: Say | None) -> tuple[Suggestion, tuple[str, ...
         fill(module, SEED)
         with translated():
             recorder.call_by_name(module, declared)
+        # Two libraries may compute different values for a query that sees no key.
+        case = recorder.Case(0, BATCH, 1.0)
+        declared = recorder.with_keys(declared, module, [case], lambda _, inputs: draw_inputs(inputs))
         drawn = draw_inputs(declared)
         tell("running PyTorch")
         begin = time.perf_counter()

@@ -8,7 +8,10 @@ from wdport.mapping.axes import Rule, layouts, rules
 from wdport.mapping.kinds.kind import Compared, Counterpart, Inner, Kind, Part, Settings, TorchCall, TorchClass, layer
 
 _PARTS = ("query", "key", "value")
-_PROJECTION = rules("attention_weight", "linear")
+HEADS_FIRST = "(heads head) in -> heads in head"
+"""The rule of a projection whose kernel has its heads first."""
+
+_PROJECTION = rules("attention_weight", "linear", HEADS_FIRST)
 _PROJECTION_BIAS = rules("attention_bias", "identity")
 _OUTPUT = rules("attention_output", "linear")
 _IDENTITY = rules("identity")
