@@ -352,13 +352,24 @@ def fresh_names() -> AbstractContextManager[None]:
     return _changed(partial(global_state.set_global_attribute, name), before, defaultdict(int))
 
 
+class _Lifting(dict[object, object]):
+    """Keras's table of dtypes by their names in code, in which float32 is float64 in threads that have float64."""
+
+    def get(self, key: object, default: object = None) -> object:
+        stated = key == "float32" if isinstance(key, str) else key is np.float32 or key is jnp.float32
+        # Other threads may run a float32 model meanwhile.
+        if stated and jax.dtypes.canonicalize_dtype("float64") == "float64":
+            return "float64"
+        return super().get(key, default)
+
+
 @_Shared
 def _exactness() -> Iterator[AbstractContextManager[object]]:
     yield default_float("float64")
     # Keras's promotion maps 64-bit types to 32-bit ones by this table.
     yield patch.dict(dtypes.BIT64_TO_BIT32_DTYPE, {"float64": "float64"})
     # Keras looks every dtype that code states up in this table.
-    yield patch.dict(dtypes.PYTHON_DTYPES_MAP, dict.fromkeys(("float32", np.float32, jnp.float32), "float64"))
+    yield patch.object(dtypes, "PYTHON_DTYPES_MAP", _Lifting(dtypes.PYTHON_DTYPES_MAP))
     # Keras's backend calls it by this name; its softmax is always float32.
     yield patch.object(jax.nn, "dot_product_attention", _explicit_attention)
     # It logs a traceback before Keras tries another way.

@@ -936,28 +936,18 @@ def with_keys(
     return tuple(replace(spec, hides=False, right=True) if spec.draw == "mask" else spec for spec in inputs)
 
 
-NO_KEY = -1e30
-"""Scores of attention below this are those of keys that a mask hides: the lowest numbers of float32 or -inf."""
-
-
-_MASKED = {"scaled_dot_product_attention": (3, "attn_mask"), "softmax": (0, "input")}
-"""Functions of attention, and which of their arguments shows what a mask hides."""
-
-
 def _keyless(module: Module, inputs: tuple[Array, ...], nan: bool) -> bool:
     """Whether queries of attention see no key or, if ``nan``, the outputs have NaN where the inputs have none."""
+    import torch
+
     notes: list[str] = []
 
     def watch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
-        place, argument = _MASKED.get(getattr(function, "__name__", ""), (0, ""))
-        mask = args[place] if argument and len(args) > place else kwargs.get(argument)
-        if isinstance(mask, torch.Tensor) and mask.ndim and mask.numel():
-            hidden = ~mask if mask.dtype is torch.bool else mask < NO_KEY
-            if bool(hidden.all(-1).any()):
+        if getattr(function, "__name__", "") == "scaled_dot_product_attention":
+            mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
+            if mask is not None and bool((~mask if mask.dtype is torch.bool else mask < -1e30).all(-1).any()):
                 notes.append(f"attention{KEYLESS}")
         return function(*args, **kwargs)
-
-    import torch
 
     # What the module does not accept is reduced by finite_case, or refused when it runs.
     with suppress(Exception), highest_precision(), lifted(), functions(watch):
