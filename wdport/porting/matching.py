@@ -114,8 +114,8 @@ def _of_kinds(path: str, layer: KerasLayer, below: Mapping[str, Shape]) -> dict[
     """Of the variables of a layer, those of its kind; empty if these are all."""
     parts = [part for kind in kinds_of_layer(layer) or () for part in KINDS[kind].parts]
     names = {f"{path}/{name}" for part in parts for paths in (part.keras, *part.others) for name in paths}
-    known = {name: shape for name, shape in below.items() if name in names}
-    return known if len(known) < len(below) else {}
+    narrowed = {name: shape for name, shape in below.items() if name in names}
+    return narrowed if len(narrowed) < len(below) else {}
 
 
 class Assigning:
@@ -273,8 +273,8 @@ class Assigning:
         if self.assigned & set(below):
             return None
         options = self._candidates.of_layer(event, layer, below, self.matched, self.events)
-        if not options and (known := _of_kinds(event.path, layer, below)):
-            options = self._candidates.of_layer(event, layer, known, self.matched, self.events)
+        if not options and (narrowed := _of_kinds(event.path, layer, below)):
+            options = self._candidates.of_layer(event, layer, narrowed, self.matched, self.events)
         inside = self.side.direct_variables(event.path) != self.side.variables_below(event.path)
         if not options:
             if inside or not self.side.direct_variables(event.path):

@@ -147,10 +147,11 @@ def _is_transposed(tensors: Mapping[str, Array], call: Call) -> bool:
     weight = tensors.get("weight")
     if set(tensors) - {"weight", "bias"} or weight is None or weight.ndim != 2 or tuple(map(len, arrays)) != (1, 1):
         return False
-    fed, made = (np.asarray(side[0]) for side in arrays)
-    if fed.dtype.kind != "f" or fed.shape[-1:] != weight.shape[:1] or made.shape != (*fed.shape[:-1], weight.shape[1]):
+    tokens, output = (np.asarray(side[0]) for side in arrays)
+    shape = (*tokens.shape[:-1], weight.shape[1])
+    if tokens.dtype.kind != "f" or tokens.shape[-1:] != weight.shape[:1] or output.shape != shape:
         return False
-    return bool(np.allclose(fed @ weight + tensors.get("bias", 0.0), made, rtol=NEAR))
+    return bool(np.allclose(tokens @ weight + tensors.get("bias", 0.0), output, rtol=NEAR))
 
 
 def torch_kinds(module: torch.nn.Module) -> tuple[str, ...]:

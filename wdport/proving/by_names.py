@@ -128,9 +128,9 @@ def _loose(
 ) -> Iterator[Fields]:
     """Fill variables of layers without a kind, each from the tensor with the most similar name that fits; adds to
     ``used`` and ``filled``."""
-    known = {name for layer in _of_a_kind(side) for name in side.direct_variables(layer)}
+    grouped = {name for layer in _of_a_kind(side) for name in side.direct_variables(layer)}
     for name, variable in side.variables.items():
-        if name in filled or name in known:  # one tensor of a layer of a kind says nothing
+        if name in filled or name in grouped:  # one tensor of a layer of a kind says nothing
             continue
         shape = tuple(variable.shape)
         fits = {tensor: next(tensor_rules(tensor_shape, shape), None)
