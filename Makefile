@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 
-.PHONY: help demo demo-weather demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real port report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
+.PHONY: help demo demo-weather demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real port hub report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
 
 help:
 	@echo "make demo    train a small CNN in PyTorch, write it in Keras, verify the port, use it without PyTorch"
@@ -30,6 +30,7 @@ help:
 	@echo "make faults  kills, races, full and broken disks under every verb that writes"
 	@echo "make real    weights that public packages ship: read, converted, verified against the packages' own code"
 	@echo "make port    the corpus of port: public models in small sizes, built, run, written in Keras and compared"
+	@echo "make hub     models of transformers, torchvision and timm against KerasHub's and keras.applications, pair by pair"
 	@echo "make report-check  reports in headless Chromium: accessibility, widths, keys and print"
 	@echo "make notebook  run examples/verify.ipynb and keep its outputs"
 	@echo "make bench   conversion and verification at the released size, against plain torch"
@@ -188,6 +189,15 @@ $(CORPUS)/.ready: $(READY) constraints.txt
 port: $(CORPUS)/.ready
 	@PYTHONPATH=$(CORPUS) $(BIN)/python -m parity_tests.port.corpus --check
 	@PYTHONPATH=$(CORPUS) $(BIN)/python -m parity_tests.port.table --prove --markdown docs/port-corpus.md
+
+# KerasHub without its dependencies: with the JAX backend, its backbones need none of them.
+$(CORPUS)/.hub: $(CORPUS)/.ready
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade -c constraints.txt --no-deps \
+		--target $(CORPUS) keras-hub
+	@touch $@
+
+hub: $(CORPUS)/.hub
+	@PYTHONPATH=$(CORPUS) $(BIN)/python -m parity_tests.hub --markdown docs/keras-hub.md
 
 # Needs npm and a Chromium; CHROMIUM=FILE names one that has another name.
 CHROMIUM ?= $(shell command -v chromium || command -v chromium-browser || command -v google-chrome)

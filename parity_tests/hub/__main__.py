@@ -10,6 +10,7 @@ import argparse
 import os
 import sys
 import time
+from collections.abc import Mapping
 from pathlib import Path
 
 os.environ.setdefault("KERAS_BACKEND", "jax")
@@ -76,28 +77,38 @@ def main() -> int:
     """Print a line for every pair; returns the number of those that fail."""
     parser = argparse.ArgumentParser(prog="python -m parity_tests.hub", description="Pairs with KerasHub.")
     parser.add_argument("names", nargs="*", help="pairs; all without")
-    parser.add_argument("--markdown", metavar="FILE", help="write the table into this page")
+    parser.add_argument("--markdown", metavar="FILE", help="replace the rows of these pairs in this page")
     options = parser.parse_args()
     torch.set_num_threads(1)
     failed = 0
-    rows = ["| PyTorch | Keras | table | result |", "|---|---|---|---|"]
+    rows: dict[str, str] = {}
     for pair in [PAIRS[name] for name in options.names] or PAIRS.values():
         begin = time.perf_counter()
         try:
             with scratch_folder() as folder:
                 result = verified(pair, Path(folder)) if pair.table else differing(pair)
+            rows[pair.name] = result
         except Exception as error:
             failed += 1
             result = f"FAIL {type(error).__name__}: {str(error).splitlines()[0][:300] if str(error) else ''}"
         sys.stdout.write(f"{pair.name:<28} {time.perf_counter() - begin:6.1f} s  {result}\n")
         sys.stdout.flush()
-        rows.append(f"| `{pair.torch}` | `{pair.keras}` | {f'`{pair.table}`' if pair.table else ''} | {result} |")
-    if options.markdown and not failed:
-        page = Path(options.markdown)
-        before, _, rest = page.read_text(encoding="utf-8").partition(MARKS[0])
-        after = rest.partition(MARKS[1])[2]
-        page.write_text("\n".join((f"{before}{MARKS[0]}", *rows, f"{MARKS[1]}{after}")), encoding="utf-8")
+    if options.markdown:
+        write_rows(Path(options.markdown), rows)
     return failed
+
+
+def write_rows(page: Path, results: Mapping[str, str]) -> None:
+    """Replace the rows of these pairs in the table of a page; the others stay."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(MARKS[0])
+    old, _, after = rest.partition(MARKS[1])
+    cells = {pair.name: f"| `{pair.torch}` | `{pair.keras}` | {f'`{pair.table}`' if pair.table else ''} |"
+             for pair in PAIRS.values()}  # fmt: skip
+    rows = ["| PyTorch | Keras | table | result |", "|---|---|---|---|"]
+    for name, head in cells.items():
+        kept = [row for row in old.splitlines() if row.startswith(head)]
+        rows += [f"{head} {results[name]} |"] if name in results else kept
+    page.write_text("\n".join((f"{before}{MARKS[0]}", *rows, f"{MARKS[1]}{after}")), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -40,6 +40,20 @@ class resnet_basic:
         return ResNetImageClassifier(backbone, num_classes=5)
 
 
+def resnet_of_applications(size: int) -> Any:
+    """ResNet50 with fewer blocks."""
+    from keras.src.applications.resnet import ResNet, stack_residual_blocks_v1
+
+    def blocks(x: Any) -> Any:
+        x = stack_residual_blocks_v1(x, 64, 2, stride1=1, name="conv2")
+        for stage in (1, 2, 3):
+            x = stack_residual_blocks_v1(x, 64 << stage, 1, name=f"conv{stage + 2}")
+        return x
+
+    shape = (size, size, 3)
+    return ResNet(blocks, False, True, weights=None, classes=5, classifier_activation=None, input_shape=shape)
+
+
 @pair("torchvision.models.ResNet (Bottleneck)", "keras.applications.resnet.ResNet", "image: b 3 64 64")
 class resnet_applications:
     def torch():
@@ -48,15 +62,39 @@ class resnet_applications:
         return ResNet(Bottleneck, [2, 1, 1, 1], num_classes=5)
 
     def keras():
-        from keras.src.applications.resnet import ResNet, stack_residual_blocks_v1
+        return resnet_of_applications(64)
 
-        def blocks(x):
-            x = stack_residual_blocks_v1(x, 64, 2, stride1=1, name="conv2")
-            for stage in (1, 2, 3):
-                x = stack_residual_blocks_v1(x, 64 << stage, 1, name=f"conv{stage + 2}")
-            return x
 
-        return ResNet(blocks, False, True, weights=None, classes=5, classifier_activation=None, input_shape=(64, 64, 3))
+def as_in_torch(model: Any) -> Any:
+    """A model of ``keras.applications`` with PyTorch's epsilon, without the biases before norms, and, for a ResNet,
+    with the stride in the second convolution of a block."""
+    import keras
+
+    def changed(layer: Any) -> Any:
+        config = layer.get_config()
+        if isinstance(layer, keras.layers.BatchNormalization):
+            config["epsilon"] = 1e-5
+        elif isinstance(layer, keras.layers.Conv2D):
+            config["use_bias"] = False
+            stage, block, place, *_ = (*layer.name.split("_"), "", "")
+            if block == "block1" and place in ("1", "2"):
+                config["strides"] = 2 if place == "2" and stage != "conv2" else 1
+        return type(layer).from_config(config)
+
+    return keras.models.clone_model(model, clone_function=changed)
+
+
+@pair(
+    "torchvision.models.ResNet (Bottleneck)",
+    "keras.applications.resnet.ResNet, changed, images of 32 n + 1",
+    "image: b 3 65 65",
+    table="applications-resnet",
+)
+class resnet_applications_odd:
+    torch = resnet_applications.torch
+
+    def keras():
+        return as_in_torch(resnet_of_applications(65))
 
 
 def vgg16_of(width: int, classes: int) -> Any:
@@ -120,7 +158,25 @@ class mobilenet_v2_applications:
         return MobileNetV2((64, 64, 3), alpha=0.35, weights=None, classes=5, classifier_activation=None)
 
 
-@pair("timm mobilenetv3_small_050", "keras_hub.models.MobileNetImageClassifier", "image: b 3 64 64")
+@pair(
+    "torchvision.models.MobileNetV2", "keras.applications.MobileNetV2, changed, images of 32 n + 1", "image: b 3 65 65"
+)
+class mobilenet_v2_odd:
+    torch = mobilenet_v2_applications.torch
+
+    def keras():
+        from keras.applications import MobileNetV2
+
+        model = MobileNetV2((65, 65, 3), alpha=0.35, weights=None, classes=5, classifier_activation=None)
+        return as_in_torch(model)
+
+
+@pair(
+    "timm mobilenetv3_small_050",
+    "keras_hub.models.MobileNetImageClassifier",
+    "image: b 3 64 64",
+    table="hub-mobilenetv3",
+)
 class mobilenet_v3:
     def torch():
         import timm
@@ -178,8 +234,12 @@ class densenet:
         return DenseNetImageClassifier(backbone, num_classes=5)
 
 
-@pair("torchvision.models.DenseNet with the epsilon of Keras", "keras_hub.models.DenseNetImageClassifier",
-      "image: b 3 h=65..97 w=65..97")  # fmt: skip
+@pair(
+    "torchvision.models.DenseNet with Keras's epsilon",
+    "keras_hub.models.DenseNetImageClassifier, images of 32 n + 1",
+    "image: b 3 h=65..97 w=65..97",
+    table="hub-densenet",
+)
 class densenet_odd:
     def torch():
         from torchvision.models import DenseNet

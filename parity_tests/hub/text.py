@@ -131,6 +131,61 @@ class opt:
         return OPTBackbone(vocabulary_size=40, max_sequence_length=16, **HUB)
 
 
+def from_the_third(backbone: Any, segment: bool) -> Any:
+    """A backbone whose positions begin at the third row of the table, and to whose embeddings, if ``segment``, that of
+    the only segment is added."""
+    import keras
+    from keras_hub.layers import TokenAndPositionEmbedding
+
+    class Embeddings(TokenAndPositionEmbedding):
+        def build(self, shape: Any) -> None:
+            super().build(shape)
+            if segment:
+                self.segment = self.add_weight(name="segment", shape=(1, self.embedding_dim))
+
+        def call(self, ids: Any) -> Any:
+            embedded = super().call(ids, start_index=2)
+            return embedded + self.segment if segment else embedded
+
+    def changed(layer: Any) -> Any:
+        kind = Embeddings if isinstance(layer, TokenAndPositionEmbedding) else type(layer)
+        return kind.from_config(layer.get_config())
+
+    return keras.models.clone_model(keras.Model(backbone.input, backbone.output), clone_function=changed)
+
+
+@pair(
+    "transformers.RobertaModel, without padding",
+    "keras_hub.models.RobertaBackbone, changed",
+    f"{IDS} from 2",
+    MASK,
+    table="hub-roberta",
+)
+class roberta_third:
+    torch = roberta.torch
+
+    def keras():
+        from keras_hub.models import RobertaBackbone
+
+        return from_the_third(RobertaBackbone(vocabulary_size=40, max_sequence_length=18, **HUB), segment=True)
+
+
+@pair(
+    "transformers.OPTModel, without padding",
+    "keras_hub.models.OPTBackbone, changed",
+    IDS,
+    "attention_mask -> padding_mask: b t, below 2 from 1",
+    table="hub-opt",
+)
+class opt_third:
+    torch = opt.torch
+
+    def keras():
+        from keras_hub.models import OPTBackbone
+
+        return from_the_third(OPTBackbone(vocabulary_size=40, max_sequence_length=18, **HUB), segment=False)
+
+
 DECODER: dict[str, Any] = {"vocabulary_size": 40, "num_layers": 2, "num_query_heads": 4, "num_key_value_heads": 2,
                            "hidden_dim": 16}  # fmt: skip
 
