@@ -29,8 +29,8 @@ from wdport.files.atomic import scratch_folder
 from wdport.parity.reports.phrases import claim
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair as Files
-from wdport.porting.proof import random_checkpoint
-from wdport.porting.suggest import Models, suggest
+from wdport.proving.proof import random_checkpoint
+from wdport.proving.suggest import Models, suggest
 
 MODULES = (text, images)
 """The modules that declare the pairs, by being imported."""

@@ -634,8 +634,8 @@ def _counted(statement: Statement, after: Statement, index: str) -> Statement:
     # The elements of lists are given their names later.
     code = iter(_ELEMENT.findall(str(statement.code)))
     joined = "".join(piece if piece == other else index for piece, other in zip(pieces, others, strict=True))
-    whole = re.sub(r"(self(?:\.\w+|\[\d+\])*?\.\w+)\[\]", lambda _: "{}[{}]".format(*next(code)), joined)
-    return replace(statement, code=text(whole))
+    code_text = re.sub(r"(self(?:\.\w+|\[\d+\])*?\.\w+)\[\]", lambda _: "{}[{}]".format(*next(code)), joined)
+    return replace(statement, code=text(code_text))
 
 
 def _carried(statements: Sequence[Statement], position: int) -> tuple[Statement, int] | None:
