@@ -136,8 +136,8 @@ def taps_table(verdict: Verdict) -> ReportTable:
         rows = [(*row, Cell(text, None, "said")) for row, text in zip(rows, texts, strict=True)]
     heads = [numeric("no."), Head("layer, and the port's"), *([Head(verdict.words.one)] * parts),
              numeric("alone", "float64"), numeric("inputs", "float64"), numeric("network", "float64"),
-             *(numeric(what, "times PyTorch's") for what in ("mean, float32", "worst, float32", "inputs, float32")),
-             *([numeric("gradient", "float64"), numeric("bfloat16", "times PyTorch's")] if full else []),
+             numeric("mean", "float32"), numeric("worst", "float32"), numeric("inputs", "float32"),
+             *([numeric("gradient", "float64"), numeric("worst", "bfloat16")] if full else []),
              numeric("of the", "bound"),
              *([Head("what is off")] * bool(findings))]  # fmt: skip
     return ReportTable(heads, rows, "layers", "sort")
