@@ -183,7 +183,7 @@ def _faults(verdict: Verdict, faults: tuple[Fault, ...]) -> list[str]:
     if any(fault.feeds for fault in faults):
         note = "of the faults in what one layer feeds to others, only the first is shown: correct it and verify again"
         lines.append(f"  {note}")
-    lines += [f"  to find the first step that differs: {printable(verdict.further)}"] if verdict.further else []
+    lines += [f"  to find the first step that differs: {printable(verdict.further, None)}"] if verdict.further else []
     return lines
 
 
