@@ -128,7 +128,7 @@ def test_the_command_line(checkpoint: Path, tmp_path: Path, cli: Cli) -> None:
     shown = cli("verify", checkpoint, output, "--full", "--json", tmp_path / "v.json").out
     assert shown.startswith("PASS")
     gates = ["preflight", "float64", "float32", "bfloat16", "gradients", "training mode"]
-    assert re.findall(r"^ok   (\S.*?)  ", shown, re.MULTILINE) == gates
+    assert re.findall(r"^ok   (?!settings)(\S.*?)  ", shown, re.MULTILINE) == gates
     assert re.search(r"^outputs +representation \S+, embedding \S+ \(float64", shown, re.MULTILINE)
     text = (tmp_path / "v.json").read_text()
     assert '"output.representation"' in text
