@@ -252,8 +252,8 @@ def test_a_padding_apart_is_the_references(mode: str) -> None:
 def test_angles_of_positions_and_masks_of_other_sizes_are_left_out() -> None:
     """``attention(hidden, (cos, sin), mask)`` as ``attention(x, mask)``, which computes the angles itself."""
     x, cos, sin = np.ones((2, 3, 4)), np.zeros((2, 3, 2)), np.ones((2, 3, 2))
-    names = ("hidden_states", "position_embeddings", "attention_mask")
-    theirs = Call((x, [cos, sin], np.ones((2, 1, 3, 3), bool)), (x,), names=names)
+    names = ("hidden_states", "position_embeddings", "attention_mask", "position_ids")
+    theirs = Call((x, [cos, sin], np.ones((2, 1, 3, 3), bool), np.arange(3)), (x,), names=names)
     for ours in ("x", "hidden_states"):
         found = fed_in_port(theirs, Layout(), [x.shape, (2, 3, 3)], (ours, "attention_mask"), masks=[1])
         assert list(found) == [0]

@@ -206,10 +206,10 @@ def fed_in_port(
     Inputs are matched by name if both sides name all of theirs and share several, or all of the port's, otherwise by
     position; those that only one side has are left out. So are masks without a common name or of different sizes, since
     each library has its own forms, and the layer's output shows a wrong one. An array that the reference was given
-    several times, as in self-attention, the port may take once, and the other way round. Several arrays in one
-    argument, such as the cosines and sines of positions, the port may compute itself. The port may pad before the layer
-    what PyTorch's layer pads itself, and its layer what PyTorch pads before: such an input is left out if the padding
-    is not known, since the layer's output is compared.
+    several times, as in self-attention, the port may take once, and the other way round. Positions, as whole numbers or
+    as several arrays in one argument, such as their cosines and sines, the port may compute itself. The port may pad
+    before the layer what PyTorch's layer pads itself, and its layer what PyTorch pads before: such an input is left out
+    if the padding is not known, since the layer's output is compared.
     """
     arrays = leaves(list(call.inputs))
     # Names first: Keras's MultiHeadAttention takes query, value, key, PyTorch's query, key, value, of equal shapes.
@@ -217,8 +217,9 @@ def fed_in_port(
     if order is None:
         order = _matched_by_place(arrays, len(shapes), mask_places(call), masks)
     if order is None:
-        grouped = {place for place, name in enumerate(leaf_names(call)) if name.endswith("]")}
-        order = _matched_by_place(arrays, len(shapes), mask_places(call) | grouped, masks) if grouped else None
+        spare = {place for place, name in enumerate(leaf_names(call)) if name.endswith("]")}
+        spare |= {place for place, array in enumerate(arrays) if np.asarray(array).dtype.kind in "iu"}
+        order = _matched_by_place(arrays, len(shapes), mask_places(call) | spare, masks) if spare else None
     if order is None:
         raise ValueError(f"{len(arrays)} inputs where the port has {len(shapes)}")
     inputs, theirs_masks = {}, mask_places(call)
