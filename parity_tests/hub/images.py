@@ -159,7 +159,10 @@ class mobilenet_v2_applications:
 
 
 @pair(
-    "torchvision.models.MobileNetV2", "keras.applications.MobileNetV2, changed, images of 32 n + 1", "image: b 3 65 65"
+    "torchvision.models.MobileNetV2",
+    "keras.applications.MobileNetV2, changed, images of 32 n + 1",
+    "image: b 3 65 65",
+    table="applications-mobilenetv2",
 )
 class mobilenet_v2_odd:
     torch = mobilenet_v2_applications.torch
@@ -190,21 +193,6 @@ class mobilenet_v3:
         config = convert_backbone_config({"architecture": "mobilenetv3_small_050"})
         backbone = MobileNetBackbone(image_shape=(64, 64, 3), **config)
         return MobileNetImageClassifier(backbone, num_classes=5)
-
-
-@pair("timm efficientnet_b0", "keras_hub.models.EfficientNetImageClassifier", "image: b 3 64 64")
-class efficientnet:
-    def torch():
-        import timm
-
-        return timm.create_model("efficientnet_b0", num_classes=5)
-
-    def keras():
-        from keras_hub.models import EfficientNetBackbone, EfficientNetImageClassifier
-        from keras_hub.src.utils.timm.convert_efficientnet import convert_backbone_config
-
-        config = convert_backbone_config({"architecture": "efficientnet_b0"})
-        return EfficientNetImageClassifier(EfficientNetBackbone(input_shape=(64, 64, 3), **config), num_classes=5)
 
 
 @pair("torchvision.models.efficientnet_b0", "keras.applications.EfficientNetB0", "image: b 3 64 64")
@@ -256,7 +244,12 @@ class densenet_odd:
         return DenseNetImageClassifier(DenseNetBackbone([2, 2, 3, 2], growth_rate=8), num_classes=5)
 
 
-@pair("torchvision.models.ConvNeXt", "keras.applications.convnext.ConvNeXt", "image: b 3 64 64")
+@pair(
+    "torchvision.models.ConvNeXt",
+    "keras.applications.convnext.ConvNeXt",
+    "image: b 3 64 64",
+    table="applications-convnext",
+)
 class convnext:
     def torch():
         from torchvision.models.convnext import CNBlockConfig, ConvNeXt

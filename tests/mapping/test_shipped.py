@@ -20,9 +20,16 @@ def test_every_file_of_the_folder_is_shipped() -> None:
     tables = [load_table(file) for file in files]
     chosen = [(f"mappings/{f.name}", t.sha256) for f, t in zip(files, tables, strict=True) if t.signature]
     assert [(table.path, table.sha256) for table in shipped_tables()] == chosen
+    # Tables for users to include in theirs: those of docs/keras-hub.md, each of a pair that `make hub` proves.
+    page, pairs = (FOLDER.parent / "docs" / "keras-hub.md").read_text(), FOLDER.parent / "parity_tests" / "hub"
+    proved = "".join((pairs / f"{name}.py").read_text() for name in ("text", "images"))
+    offered = {file.name for file in files if file.name.startswith(("hub-", "applications-"))}
+    assert not [
+        name for name in offered if f"`{Path(name).stem}`" not in page or f'table="{Path(name).stem}"' not in proved
+    ]
     assert {name for table in tables for name in table.includes} == {
         file.name for file, table in zip(files, tables, strict=True) if not table.signature
-    }
+    } - offered
     assert {t.variant for t in shipped_tables() if t.family == "waveletdiff"} == {"official", "qk_norm"}
     assert {t.family for t in shipped_tables()} == {family.name for family in shipped()}
 
