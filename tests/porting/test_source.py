@@ -7,6 +7,7 @@ import math
 import sys
 from types import ModuleType, SimpleNamespace
 
+import keras
 import numpy as np
 import pytest
 import torch
@@ -14,6 +15,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from wdport.porting.library_inputs import library_inputs
+from wdport.porting.lowering import helpers
 from wdport.proving.port import write_port
 from wdport.proving.port_proof import prove_port
 
@@ -361,3 +363,16 @@ def test_sizes_with_which_the_code_takes_another_way_are_an_error() -> None:
     for size in (9, 10):
         with pytest.raises(ValueError, match="takes another way"):
             model(np.zeros((1, size, 2)))
+
+
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic", "nearest"])
+def test_positions_are_not_rounded_to_16_bits(mode: str) -> None:
+    x = torch.rand(1, 1, 1, 400, generator=torch.Generator().manual_seed(0)).to(torch.bfloat16)
+    expected = F.interpolate(x.float(), size=(1, 911), mode=mode)
+    image = keras.ops.cast(keras.ops.convert_to_tensor(x.float().permute(0, 2, 3, 1).numpy()), "bfloat16")
+    resize = {"bilinear": helpers.resize_linear, "bicubic": helpers.resize_cubic, "nearest": helpers.resize_nearest}[
+        mode
+    ]
+    result = keras.ops.cast(resize(image, (1, 911)), "float32")
+    # Three roundings to 8 bits, of numbers up to 1.
+    assert np.abs(np.asarray(result)[0, 0, :, 0] - expected[0, 0, 0].numpy()).max() < 3 * 2.0**-8

@@ -28,13 +28,15 @@ class ConstructorCall:
 
     A configuration object is such a call as well, with its attributes as arguments. Those of the configurations that a
     constructor is called with are its arguments too; ``configured`` are the configurations, by these arguments.
-    ``attributes`` are the numbers of the object that was made which remember.
+    ``attributes`` are the numbers of the object that was made which remember, and ``repeats`` those of which ``range``
+    was made.
     """
 
     arguments: dict[str, Any] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
     configured: dict[str, ConstructorCall] = field(default_factory=dict)
     attributes: dict[str, Any] = field(default_factory=dict)
+    repeats: list[ArgumentNumber] = field(default_factory=list)
 
     def configure(self, configuration: ConstructorCall, values: Mapping[str, Any]) -> None:
         """Take the attributes of a configuration, with these values, as arguments; names that are taken stay."""
@@ -182,6 +184,25 @@ class RememberingInteger(int, metaclass=_Integer):
     """What ``int`` is in the code of constructors while a model is built."""
 
 
+class _Range(type):
+    """``range``, which notes the numbers that remember."""
+
+    def __call__(cls, *args: Any) -> range:
+        if len(args) == 1 and isinstance(args[0], ArgumentNumber):
+            args[0].owner.repeats.append(args[0])
+        return range(*args)
+
+    def __instancecheck__(cls, value: object) -> bool:
+        return isinstance(value, range)
+
+
+class RememberingRange(metaclass=_Range):
+    """What ``range`` is in the code of constructors while a model is built."""
+
+
+REMEMBERING: Mapping[str, type] = MappingProxyType({"int": RememberingInteger, "range": RememberingRange})
+"""The classes that stand for those of Python, by name."""
+
 _remembers: list[None] = []
 """As many elements as :func:`remembering` is entered."""
 
@@ -305,6 +326,14 @@ def attribute_names(expression: ArgumentExpression | float) -> Iterator[str]:
         yield from (expression.name,) if expression.operator == "attribute" else ()
         for operand in expression.operands:
             yield from attribute_names(operand)
+
+
+def indexed_names(expression: ArgumentExpression | float) -> Iterator[str]:
+    """The arguments of an expression that are tuples of which it takes elements."""
+    if isinstance(expression, ArgumentExpression):
+        yield from (expression.name,) if expression.operator == "index" else ()
+        for operand in expression.operands:
+            yield from indexed_names(operand)
 
 
 def has_arguments(expression: ArgumentExpression | float) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from wdport.porting.arguments import ArgumentNumber, ConstructorCall, RememberingInteger, remembering
+from wdport.porting.arguments import REMEMBERING, ArgumentNumber, ConstructorCall, remembering
 from wdport.porting.outline.steps import is_layer
 
 Modules = Mapping[int, tuple[torch.nn.Module, ConstructorCall]]
@@ -42,8 +42,8 @@ def constructors() -> Iterator[Modules]:
         constructor = ConstructorCall({name: values[name] for name in names}, _defaults(type(part)))
         modules[id(part)] = part, constructor
         if not is_layer(type(part)):
-            if "int" not in frame.f_globals:
-                frame.f_globals["int"] = RememberingInteger
+            if not REMEMBERING.keys() & frame.f_globals.keys():
+                frame.f_globals.update(REMEMBERING)
                 namespaces.append(frame.f_globals)
             # Python writes what a profiling function changes among the locals back to the frame.
             values.update({name: constructor.remembered(name, values[name]) for name in names})
@@ -63,7 +63,8 @@ def constructors() -> Iterator[Modules]:
     finally:
         sys.setprofile(before if callable(before) else None)
         for namespace in namespaces:
-            del namespace["int"]
+            for name in REMEMBERING:
+                del namespace[name]
 
 
 def _attributes(value: Any) -> dict[str, Any] | None:

@@ -234,6 +234,7 @@ def _notes(
                if layer.call.name == "layers.BatchNormalization" and layer.torch not in training.still]  # fmt: skip
     inputs = [guard for guard in lowered.checked if guard.size.after == 0]
     such = f", such as {inputs[0].other_way}," if inputs else ""
+    others = f" and {len(folded) - 1} more" if len(folded) > 1 else ""
     return not reason, (
         *(
             [f"the PyTorch code takes another way for some sizes{such} for which the source raises an error"]
@@ -241,7 +242,7 @@ def _notes(
             else []
         ),
         *([BATCH_NORM] if updated else []),
-        *([f"weight_norm of {folded[0]} is folded: {FOLDED}"] if folded else []),
+        *([f"weight_norm of {folded[0]}{others} is folded: {FOLDED}"] if folded else []),
         *([f"until weights are loaded, these buffers are zeros: {', '.join(source.empty)}"] if source.empty else []),
         *([f"training mode is not compared: {reason}"] if reason else []),
     )

@@ -51,7 +51,7 @@ def resize_linear(x, size, align_corners=False, scale=None):
     """Linear interpolation of an image with channels last to ``size`` along its spatial axes, as in PyTorch."""
     for index, length in enumerate(size):
         axis, old = index + 1, ops.shape(x)[index + 1]
-        places = ops.arange(length, dtype=x.dtype)
+        places = ops.arange(length, dtype=keras.backend.result_type(x.dtype, "float32"))
         if align_corners:
             places = places * ((old - 1) / max(length - 1, 1))
         else:
@@ -59,7 +59,8 @@ def resize_linear(x, size, align_corners=False, scale=None):
             places = ops.maximum((places + 0.5) * ratio - 0.5, 0.0)
         low = ops.minimum(ops.cast(ops.floor(places), "int32"), old - 1)
         high = ops.minimum(low + 1, old - 1)
-        share = ops.reshape(places - ops.cast(low, x.dtype), [-1 if i == axis else 1 for i in range(len(x.shape))])
+        share = ops.cast(places - ops.cast(low, places.dtype), x.dtype)
+        share = ops.reshape(share, [-1 if i == axis else 1 for i in range(len(x.shape))])
         x = ops.take(x, low, axis=axis) * (1 - share) + ops.take(x, high, axis=axis) * share
     return x
 
@@ -68,7 +69,7 @@ def resize_cubic(x, size, align_corners=False, scale=None):
     """Cubic interpolation of an image with channels last, with PyTorch's kernel (a = -0.75)."""
     for index, length in enumerate(size):
         axis, old = index + 1, ops.shape(x)[index + 1]
-        places = ops.arange(length, dtype=x.dtype)
+        places = ops.arange(length, dtype=keras.backend.result_type(x.dtype, "float32"))
         if align_corners:
             places = places * ((old - 1) / max(length - 1, 1))
         else:
@@ -82,7 +83,7 @@ def resize_cubic(x, size, align_corners=False, scale=None):
             weight = ops.where(distance <= 1, near, far)
             rows = ops.clip(ops.cast(first, "int32") + offset, 0, old - 1)
             shape = [-1 if i == axis else 1 for i in range(len(x.shape))]
-            total = total + ops.take(x, rows, axis=axis) * ops.reshape(weight, shape)
+            total = total + ops.take(x, rows, axis=axis) * ops.reshape(ops.cast(weight, x.dtype), shape)
         x = total
     return x
 
@@ -92,7 +93,8 @@ def resize_nearest(x, size, scale=None):
     for index, length in enumerate(size):
         old = ops.shape(x)[index + 1]
         ratio = old / length if scale is None else 1 / scale[index]
-        places = ops.cast(ops.floor(ops.arange(length, dtype=x.dtype) * ratio), "int32")
+        wide = keras.backend.result_type(x.dtype, "float32")
+        places = ops.cast(ops.floor(ops.arange(length, dtype=wide) * ratio), "int32")
         x = ops.take(x, ops.minimum(places, old - 1), axis=index + 1)
     return x
 

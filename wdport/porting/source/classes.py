@@ -21,6 +21,7 @@ from wdport.porting.arguments import (
     attribute_names,
     expressed,
     has_arguments,
+    indexed_names,
     is_argument,
     plain_number,
     replaced,
@@ -192,6 +193,15 @@ class Class:
         return [name for name, values in self.parameters.items()
                 if frozenset(values) == self.paths and name not in self.defaults]  # fmt: skip
 
+    @property
+    def lengths(self) -> dict[str, int]:
+        """The lengths of tuples among the arguments whose elements the constructor takes one by one."""
+        elements = {name for expression in (*self.expressions.values(), *self.attributes.values())
+                    for name in indexed_names(expression)}  # fmt: skip
+        columns = {name: [literal.value for literal in values.values()] for name, values in self.parameters.items()}
+        return {name: len(columns[name][0]) for name in self.parameters if name in elements
+                and len({len(value) for value in columns[name] if isinstance(value, tuple)}) == 1}  # fmt: skip
+
     def condition(self, paths: frozenset[str], prefix: str = "self.") -> str:
         """The condition under which an instance is one of these."""
         switch = next(one for one in self.switches if one.paths in (paths, self.paths - paths))
@@ -250,6 +260,11 @@ class Class:
                 equal_names = [constructors[path].names_of(constant.value) for path, constant in column.items()]
                 names = set.intersection(*equal_names)
                 if hint == "depth":
+                    repeated = [_repeated(constructors[path], constant.value) for path, constant in column.items()]
+                    is_loop = not self._is_indexed(self.lines[place[0]].line.attribute)
+                    if is_loop and repeated[0] is not None and all(one == repeated[0] for one in repeated):
+                        self.expressions[place] = repeated[0]
+                        continue
                     counts = {name for name in names if _COUNT.match(name) and name not in flowing}
                     names = counts or {name for name in names if name not in flowing or _COUNT.match(name)}
                     names = set() if self._is_indexed(self.lines[place[0]].line.attribute) else names
@@ -353,6 +368,15 @@ class Class:
                    for path, constant in values.items()):  # fmt: skip
                 return name
         return None
+
+
+def _repeated(constructor: ConstructorCall, number: int) -> ArgumentExpression | None:
+    """The only expression of its arguments that has this value among those that the constructor makes ``range`` of."""
+    owners = (constructor, *constructor.configured.values())
+    repeats = {expressed(one, constructor) for owner in dict.fromkeys(owners) 
+               for one in owner.repeats if plain_number(one) == number}  # fmt: skip
+    (first, *others) = repeats or (None,)
+    return first if isinstance(first, ArgumentExpression) and not others else None
 
 
 def _parameter_name(values: Mapping[str, Literal], stated: Mapping[str, Mapping[str, Any]]) -> str:

@@ -178,6 +178,9 @@ def _class_text(class_: Class, package: str, trained: Collection[str], methods: 
     if stored := [name for name in class_.parameters if re.search(rf"\bself\.{name}\b", text)]:
         together = f"        {', '.join(f'self.{name}' for name in stored)} = {', '.join(stored)}"
         lines += [together] if len(together) <= 88 else [f"        self.{name} = {name}" for name in stored]
+    for name, length in class_.lengths.items():
+        lines += [f"        if len({name}) != {length}:",
+                  f'            raise ValueError("{name} must have {length} elements")']  # fmt: skip
     # Keras builds a layer when it is called with a tensor.
     init += [] if inputs or is_model else ["        self.built = True"]
     lines += [*init, ""] if names or init else []
