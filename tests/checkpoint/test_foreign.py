@@ -65,6 +65,8 @@ FILES: dict[str, tuple[str, Callable[[Path], object], str]] = {
     "a quantized module": ("a.pt", lambda path: torch.save(quantized(), path), "0: is a quantized layer of torch"),
     "TensorFlow": ("m.ckpt.data-00000-of-00001", lambda path: path.write_bytes(bytes(99)), "TensorFlow"),
     "Flax": ("flax_model.msgpack", lambda path: path.write_bytes(b"\x81\xa3abc\xc7\x10"), "Flax"),
+    "Equinox": ("a.eqx", lambda path: path.write_bytes(b'{"width": 4}\n\x93NUMPY\x01\x00'), "an Equinox file"),
+    "TFLite": ("a.tflite", lambda path: path.write_bytes(b"\x1c\x00\x00\x00TFL3" + bytes(9)), "TensorFlow Lite"),
     "ZeRO": ("zero_pp_rank_0_mp_rank_00_model_states.pt",
              lambda path: torch.save({"module": {"w": T[:0]}}, path), "ZeRO"),
 }  # fmt: skip

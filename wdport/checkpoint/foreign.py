@@ -11,8 +11,8 @@ from typing import Final
 
 from wdport.checkpoint.faults import AS_TENSORS, COPY_AGAIN, DEQUANTIZE, GATHER_FSDP, MERGE, Fault
 
-_TENSORFLOW: Final = "load it in PyTorch (transformers: from_pretrained(..., from_tf=True)) and save that model"
-_FLAX: Final = "load it in PyTorch (transformers: from_pretrained(..., from_flax=True)) and save that model"
+_TENSORFLOW: Final = "load it in PyTorch (transformers 4: from_pretrained(..., from_tf=True)) and save that model"
+_FLAX: Final = "load it in PyTorch (transformers 4: from_pretrained(..., from_flax=True)) and save that model"
 _DEEPSPEED: Final = "merge its parts with the zero_to_fp32.py that DeepSpeed puts next to them, and give the result"
 _ORIGIN: Final = "give the PyTorch checkpoint that it was made from"
 
@@ -25,6 +25,8 @@ _FILES: Final = (
     (r".*\.data-\d{5}-of-\d{5}|.*\.ckpt\.(index|meta)", "a part of a TensorFlow checkpoint", _TENSORFLOW),
     (r"saved_model\.pb", "a TensorFlow SavedModel", _TENSORFLOW),
     (r".*\.msgpack", "a Flax checkpoint", _FLAX),
+    (r".*\.eqx", "an Equinox file", _ORIGIN),
+    (r".*\.tflite", "a TensorFlow Lite model", _ORIGIN),
 )  # fmt: skip
 """Patterns of names of files whose first bytes do not tell what they are."""
 
