@@ -141,6 +141,19 @@ def onet(path: Path) -> None:
     untrained(path, "net", "build")
 
 
+def changed(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """A copy of ``onet.pt`` in the same folder, with another state_dict."""
+
+    def save(path: Path) -> None:
+        import torch
+
+        state = torch.load(path.with_name("onet.pt"))
+        change(state)
+        torch.save(state, path)
+
+    return save
+
+
 def digits(path: Path) -> None:
     """The network of README.md, and a checkpoint with random weights; ``path`` is the checkpoint."""
     path.with_name("digits.py").write_text(next(block.text for block in blocks_of("README.md") if block.file))
@@ -232,7 +245,10 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "stats.json": statistics,
     "ETTh1.csv": series,
     "onet.pt": onet,
+    "missing.pt": changed(lambda state: state.pop("dense5.bias")),
+    "unexpected.pt": changed(lambda state: state.update({"extra.weight": state["prelu1.weight"][:3].clone()})),
     "digits.pt": digits,
+    "model.gguf": lambda path: path.write_bytes(b"GGUF\x03\x00\x00\x00"),
     "net.py": models,
     "valid.py": valid,
     "other.pt": lambda path: shutil.copyfile(path.with_name("onet.pt"), path),
@@ -276,6 +292,8 @@ def _own(path: Path, source: str, table: str) -> None:
 PAGES: Mapping[str, tuple[str, ...]] = {
     "docs/index.md": ("digits.pt",),
     "docs/tutorial.md": ("examples/cnn",),
+    "docs/other-formats.md": ("model.gguf",),
+    "docs/troubleshooting.md": ("onet.pt", "missing.pt", "unexpected.pt", "digits.pt"),
     "docs/weather.md": ("demo/weather.ckpt", "demo/weather.config.yaml", "examples/weather"),
     "docs/own-model.md": ("onet.pt",),
     "docs/own-sampling.md": ("examples/points",),
