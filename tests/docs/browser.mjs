@@ -69,15 +69,34 @@ for (const scheme of SCHEMES) {
   }
 }
 
+// The site's own search: each query finds one of its pages among the first three.
+const searches = JSON.parse(readFileSync(new URL("searches.json", import.meta.url), "utf8"));
 const page = await open("light", "desktop");
 await page.goto(`${home}/index.html`, { waitUntil: "load" });
 await page.click("input.md-search__input");
-await page.type("input.md-search__input", "rounded to nearest");
-await page.waitForSelector(".md-search-result__item a[href*='large-models']", { timeout: 20000 })
-  .catch(() => faults.push("search for 'rounded to nearest' does not find large-models.html"));
+
+async function search(query) {
+  const input = (text) => page.$eval("input.md-search__input", (box, value) => {
+    box.value = value;
+    box.dispatchEvent(new KeyboardEvent("keyup", { bubbles: true }));
+  }, text);
+  const answered = (pattern) => page.waitForFunction((source) =>
+    new RegExp(source).test(document.querySelector(".md-search-result__meta").textContent), { timeout: 60000 }, pattern);
+  await input("");
+  await answered("start searching");
+  await input(query);
+  await answered("matching documents?|found");
+  return page.$$eval(".md-search-result__item", (items) => items.slice(0, 3).map((item) =>
+    new URL(item.querySelector("a").href).pathname.slice(1).replace(/\.html$/, "")));
+}
+
+for (const { query, pages: wanted } of searches) {
+  const found = await search(query);
+  if (!found.some((name) => wanted.includes(name))) faults.push(`search for '${query}' finds ${found.join(", ") || "nothing"}, not ${wanted.join(" or ")}`);
+}
 
 await browser.close();
 server.close();
 for (const fault of faults) console.log(fault);
-console.log(`${pages.length} pages, 2 schemes, 2 screens: ${violations} axe violations, ${faults.length} faults`);
+console.log(`${pages.length} pages, 2 schemes, 2 screens: ${violations} axe violations; ${searches.length} searches; ${faults.length} faults`);
 process.exit(faults.length ? 1 : 0);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Sequence
 from contextlib import nullcontext
@@ -129,6 +130,14 @@ def test_every_link_of_the_readme_leads_somewhere() -> None:
 
 def test_every_page_with_files_is_there() -> None:
     assert set(PAGES) <= set(pages())
+
+
+def test_every_page_that_a_search_shall_find_is_there() -> None:
+    """`make docs-check` makes the searches, in a browser."""
+    searches = json.loads((ROOT / "tests/docs/searches.json").read_text(encoding="utf-8"))
+    assert len({search["query"] for search in searches}) == len(searches) >= 42
+    assert all(search["pages"] for search in searches)
+    assert {f"docs/{page}.md" for search in searches for page in search["pages"]} <= set(pages())
 
 
 def the_model_computes_the_same(on: Run) -> None:
