@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 
-.PHONY: help demo demo-weather demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real port hub report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
+.PHONY: help demo demo-weather demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk release lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real port hub report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
 
 help:
 	@echo "make demo    train a small CNN in PyTorch, write it in Keras, verify the port, use it without PyTorch"
@@ -18,6 +18,7 @@ help:
 	@echo "make test    lint, types, unit and parity tests"
 	@echo "make compat  the tests with the lowest and with the newest dependencies"
 	@echo "make walk    the wheel and the sdist, each in an empty environment without torch"
+	@echo "make release  the notes and the distributions of a release, checked"
 	@echo "make parity  the full numeric-equivalence suite"
 	@echo "make conformance  PyTorch's layers against Keras's, pair by pair, with their mutants"
 	@echo "make kinds   the tables of layer kinds in docs/mapping.md and docs/conformance.md"
@@ -99,6 +100,14 @@ walk: $(READY)
 	@$(BIN)/python -m tests.make build/walk
 	@.ci/walk build/dist/*.whl build/walk/small.ckpt
 	@.ci/walk build/dist/*.tar.gz build/walk/small.ckpt
+
+# What a release needs: notes on its version, and distributions that work. Pushing the tag then runs release.yml.
+release: $(READY)
+	@git diff --quiet HEAD || { echo "there are changes that are not committed; commit or discard them" >&2; exit 2; }
+	@mkdir -p build
+	@$(BIN)/python .ci/release.py v$$(sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml) > build/release-notes.md
+	@$(MAKE) --no-print-directory walk
+	@echo "build/dist and build/release-notes.md are ready; push the tag v$$(sed -n 's/^version = "\(.*\)"$$/\1/p' pyproject.toml)"
 
 lint: $(READY)
 	@$(BIN)/ruff check . && $(BIN)/ruff format --check .
