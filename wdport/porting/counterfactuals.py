@@ -91,7 +91,9 @@ def _has_print(result: object, goal: Print) -> bool:
 def _changes(value: TorchValue, run: TorchRun) -> Iterator[tuple[str, Change]]:
     """Other ways to compute a value, each with a sentence on what the Keras model does."""
     name = value.by.strip("_")
-    plain = [argument for argument in value.arguments.values() if isinstance(argument, (int, float, str))]
+    # Flags such as inplace are no part of what is computed.
+    plain = [argument for argument in value.arguments.values()
+             if isinstance(argument, (int, float, str)) and not isinstance(argument, bool)]  # fmt: skip
     # Of many numbers, their order in a call of torch's internals says nothing.
     arguments = ", ".join(map(str, plain)) if len(plain) < 3 else ""
     place = f"{name} ({arguments})" if arguments and len(arguments) < 40 else name

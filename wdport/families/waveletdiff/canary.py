@@ -161,10 +161,10 @@ def scaled_bias(factor: float) -> Change:
 
 
 def _single(layer: KerasLayer, x: KerasTensor) -> KerasTensor:
-    """The computation of Keras's own LayerNormalization in a float64 model."""
-    narrow = ops.cast(x, "float32")
-    mean, variance = ops.moments(narrow, axes=[-1], keepdims=True)
-    return ops.cast((narrow - mean) * ops.rsqrt(variance + layer.epsilon), x.dtype)
+    """A norm that JAX computes in float32; a float32 that Keras code states is float64 in a float64 model."""
+    narrow = jnp.asarray(x, "float32")
+    mean, variance = jnp.mean(narrow, -1, keepdims=True), jnp.var(narrow, -1, keepdims=True)
+    return jnp.asarray((narrow - mean) * jax.lax.rsqrt(variance + layer.epsilon), x.dtype)
 
 
 def adaptive_halves(layer: KerasLayer, time: KerasTensor) -> tuple[KerasTensor, KerasTensor]:
