@@ -24,7 +24,8 @@ import yaml
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 
-OPTIONAL = {"torch": "torch", "matplotlib": "figures", "PIL": "video", "av": "video", "pyarrow": "parquet",
+OPTIONAL = {"huggingface_hub": "hub", "torch": "torch", "matplotlib": "figures", "PIL": "video", "av": "video",
+            "pyarrow": "parquet",
             "flatbuffers": "export", "orbax": "orbax", "tensorboardX": "tensorboard",
             "sklearn": "evaluation", "diffusers": "diffusers", "transformers": "transformers"}  # fmt: skip
 """Third-party modules that wdport imports with an extra alone, and the extra."""

@@ -376,6 +376,12 @@ def _exactness() -> Iterator[AbstractContextManager[object]]:
     yield patch.object(nn.logging, "exception", lambda *_, **__: None)
 
 
+def plain_float32() -> AbstractContextManager[object]:
+    """Inside, float32 stays float32 in this thread, whatever :func:`exact_float64` makes of it in others."""
+    context: AbstractContextManager[object] = jax.enable_x64(False)
+    return context
+
+
 def exact_float64() -> AbstractContextManager[None]:
     """Compute in true float64 inside the context, for any Keras model built or called there, with JAX's x64 enabled.
 

@@ -36,7 +36,7 @@ def agrees(table: Path, checkpoint: Path, output: Path, settings: Settings) -> b
 
 @pytest.mark.parametrize("name", GOLDENS)
 def test_it_agrees_with_convert_on_recordings(golden: Path, tmp_path: Path, name: str) -> None:
-    named = [each for each in SHIPPED if each.stem != "waveletdiff-common"]
+    named = [each for each in SHIPPED if each.stem != "waveletdiff-common" and "\nfamily: " in each.read_text()]
     went = [agrees(table, golden / name, tmp_path / f"{table.stem}.safetensors", Settings()) for table in named]
     assert sum(went) == 1
 
@@ -92,10 +92,11 @@ def test_what_the_table_alone_tells(tmp_path: Path) -> None:
     assert check_table(unknown).faults[0].startswith("family: unknown model family 'x'")
     torch.save({"a": torch.zeros(2)}, tmp_path / "a.pt")
     assert check_table(unknown, tmp_path / "a.pt").faults[0].startswith("family: unknown model family 'x'")
+    own = next(each for each in SHIPPED if each.stem == "waveletdiff")
     with pytest.raises(UsageError, match="name a checkpoint after the table"):
-        check_table(SHIPPED[0], None, Settings(model="a:b"))
+        check_table(own, None, Settings(model="a:b"))
     with pytest.raises(WdportError, match="has its own"):
-        check_table(SHIPPED[0], tmp_path / "a.pt", Settings(model="a:b"))
+        check_table(own, tmp_path / "a.pt", Settings(model="a:b"))
 
 
 def test_comparison_of_files(tmp_path: Path) -> None:

@@ -117,13 +117,14 @@ def converted(checkpoint: Path, table: Path, **options: Any) -> tuple[Path, Conv
     return made.output, made.optimizer
 
 
-@pytest.mark.usefixtures("exact")
 @pytest.mark.parametrize("name", OPTIMIZERS)
-def test_a_users_model_trains_on_as_in_torch(tmp_path: Path, name: str) -> None:
+def test_a_users_model_trains_on_as_in_torch(tmp_path: Path, name: str, request: pytest.FixtureRequest) -> None:
     checkpoint, table, module, optimizer, schedule = trained(tmp_path, name, nets.image, IMAGE)
     _, made = converted(checkpoint, table)
     assert made.schedule == "MultiStepLR"
-    model = wdport.load_model(tmp_path / "run.keras", "float64", mapping=table)
+    with jax.enable_x64(True):
+        model = wdport.load_model(tmp_path / "run.keras", "float64", mapping=table)
+    request.getfixturevalue("exact")
     ours = wdport.load_optimizer(made.path, model, steps=20)
     module.double()
     for state in optimizer.state.values():

@@ -431,7 +431,7 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
         {"full": True},
         "by words is off",
     ),
-    "wrong booleans": ("Gated", "ungated_port", GATED, {}, "output.1 is off by"),
+    "wrong booleans": ("Gated", "ungated_port", GATED, {}, "output.1 is not comparable"),
     "outputs in a dataclass": ("Structured", "structured_port", NORMAL, {"full": True}, ""),
     "an output that is returned twice": ("Twice", "TwicePort", CELL, {"full": True}, ""),
     "code in float64": ("Phase", "phase_port", TIMES, {}, "the reference computes in float64, also where"),

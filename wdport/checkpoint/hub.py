@@ -17,15 +17,18 @@ from wdport.errors import InputError, MachineError
 
 _NAME: Final = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+?)(@(?P<revision>[\w./-]+))?")
 _FETCHED: Final = ("*.safetensors", "*.safetensors.index.json", "config.json", "model_index.json")
-_EXTRA: Final = "pip install huggingface_hub"
+_EXTRA: Final = "pip install 'wdport[hub]'"
+_SUFFIXES: Final = (".ckpt", ".pt", ".pth", ".bin", ".safetensors", ".json", ".gz", ".keras", ".h5", ".npz", ".orbax",
+                    ".yaml", ".yml", ".stablehlo", "/")  # fmt: skip
 
 
-def find_checkpoint(text: str) -> str:
+def find_checkpoint(text: str, fetch: bool = True) -> str:
     """The path of a checkpoint: the text itself, or the snapshot that ``ORGANIZATION/NAME`` or
     ``ORGANIZATION/NAME@REVISION`` names.
 
-    A name is one if there is no file of this path and no folder that it would be in. A snapshot in the cache is taken
-    as it is; others are fetched if ``huggingface_hub`` is installed, unless ``HF_HUB_OFFLINE`` is set.
+    A name is one if it has no suffix of a file that is read, and neither a file nor the folder of this path exists. A
+    snapshot in the cache is taken as it is; with ``fetch``, others are fetched if ``huggingface_hub`` is installed,
+    unless ``HF_HUB_OFFLINE`` is set.
 
     Raises:
         InputError: the text is a URL, or a name that is neither in the cache nor on the Hub.
@@ -36,10 +39,13 @@ def find_checkpoint(text: str) -> str:
         fix = f"give its name on the Hub, {address[1]}" if address else "download the file, and give its path"
         raise InputError(text, "is a URL", fix)
     match = _NAME.fullmatch(text)
-    if match is None or os.path.lexists(text) or os.path.isdir(os.path.dirname(text)):
+    is_path = text.endswith(_SUFFIXES) or os.path.lexists(text) or os.path.lexists(os.path.dirname(text))
+    if match is None or is_path:
         return text
     repository, revision = match["repository"], match["revision"] or "main"
     cached = _cached(repository, revision)
+    if cached is None and not fetch:
+        return text
     return str(cached if cached is not None else _fetched(text, repository, revision))
 
 

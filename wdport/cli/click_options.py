@@ -127,7 +127,9 @@ def _type(declared: Declared) -> Any:
         return Document()
     if option.files:
         endings = _SUFFIXES[option.files] if isinstance(option.files, str) else option.files
-        return FilePath(endings, "a folder" if endings == FOLDERS else "a file", hub=".ckpt" in endings)
+        # Of several files, some may be outputs of a run, which are nowhere to be fetched.
+        return FilePath(endings, "a folder" if endings == FOLDERS else "a file", hub=".ckpt" in endings,
+                        fetch=option.files == "checkpoint" or not declared.repeats)  # fmt: skip
     return {int: click.INT, float: click.FLOAT}.get(declared.base)
 
 

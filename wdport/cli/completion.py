@@ -34,19 +34,21 @@ FOLDERS: Final = ("/",)
 
 class FilePath(click.types.StringParamType):
     """A file name, completed to folders and to files with certain suffixes; any file if there are none. An error calls
-    it the ``phrase``. With ``hub``, it may be the name of a checkpoint on the Hugging Face Hub."""
+    it the ``phrase``. With ``hub``, it may be the name of a checkpoint in the cache of the Hugging
+    Face Hub, which is fetched into it with ``fetch``."""
 
     name = "file"
 
-    def __init__(self, endings: Iterable[str] = (), phrase: str = "a file", hub: bool = False) -> None:
-        self.endings, self.phrase, self.hub = tuple(dict.fromkeys(endings)), phrase, hub
+    def __init__(self, endings: Iterable[str] = (), phrase: str = "a file", hub: bool = False, fetch: bool = False
+    ) -> None:  # fmt: skip
+        self.endings, self.phrase, self.hub, self.fetch = tuple(dict.fromkeys(endings)), phrase, hub, fetch
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
         if value == "-":
             name = max(param.opts, key=len) if isinstance(param, click.Option) else "-"
             raise UsageError(name, "standard input and output are not used for this", "give the name of a file")
         text = str(os.fspath(value))
-        return find_checkpoint(text) if self.hub else text
+        return find_checkpoint(text, self.fetch) if self.hub else text
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
         return [CompletionItem(name, type="path") for name in matching(incomplete, self.endings)]

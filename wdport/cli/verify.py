@@ -52,7 +52,7 @@ class Verify(Verb):
 
 def _value_of(option: str, words: Sequence[str]) -> str | None:
     """The value that an option has on a command line that may be refused; ``None`` if it is not there."""
-    for word, following in zip(words, [*words[1:], STDOUT], strict=True):
+    for word, following in zip(words, [*words[1:], STDOUT], strict=False):
         if word == option:
             return following
         if word.startswith(f"{option}="):

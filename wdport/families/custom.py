@@ -220,8 +220,11 @@ class CustomFamily(PlainFamily):
 
     def _keep(self, config: CustomConfig) -> KerasModel:
         """A float32 model to inspect, save and load with; built at the first call."""
+        from wdport.keras_runtime import plain_float32
+
         if self._inspected is None or self._inspected[0] != config.arguments:
-            self._inspected = (dict(config.arguments), self._build(config, "float32"))
+            with plain_float32():
+                self._inspected = (dict(config.arguments), self._build(config, "float32"))
         return self._inspected[1]
 
     def _build(self, config: CustomConfig, dtype: str) -> KerasModel:
@@ -250,13 +253,17 @@ class CustomFamily(PlainFamily):
 
     def save(self, config: CustomConfig, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
         from wdport.families.user_functions import save_filled
+        from wdport.keras_runtime import plain_float32
 
-        return save_filled(self.model, self._keep(config), path, arrays)
+        with plain_float32():
+            return save_filled(self.model, self._keep(config), path, arrays)
 
     def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:
         from wdport.families.user_functions import read_saved
+        from wdport.keras_runtime import plain_float32
 
-        return read_saved(self.model, self._keep(config), path)
+        with plain_float32():
+            return read_saved(self.model, self._keep(config), path)
 
     def require_saved(self, config: CustomConfig, path: Path, saved: Document, same_release: bool) -> None:
         if difference := first_difference(saved, description(self._keep(config)), same_release):
