@@ -198,9 +198,10 @@ class Class:
         """The lengths of tuples among the arguments whose elements the constructor takes one by one."""
         elements = {name for expression in (*self.expressions.values(), *self.attributes.values())
                     for name in indexed_names(expression)}  # fmt: skip
-        columns = {name: [literal.value for literal in values.values()] for name, values in self.parameters.items()}
-        return {name: len(columns[name][0]) for name in self.parameters if name in elements
-                and len({len(value) for value in columns[name] if isinstance(value, tuple)}) == 1}  # fmt: skip
+        columns = {name: {len(one.value) if isinstance(one.value, tuple) else None for one in values.values()}
+                   for name, values in self.parameters.items() if name in elements}  # fmt: skip
+        # Where instances have tuples of several lengths, or none, nothing is required.
+        return {name: length for name, (length, *others) in columns.items() if length is not None and not others}
 
     def condition(self, paths: frozenset[str], prefix: str = "self.") -> str:
         """The condition under which an instance is one of these."""
@@ -373,7 +374,7 @@ class Class:
 def _repeated(constructor: ConstructorCall, number: int) -> ArgumentExpression | None:
     """The only expression of its arguments that has this value among those that the constructor makes ``range`` of."""
     owners = (constructor, *constructor.configured.values())
-    repeats = {expressed(one, constructor) for owner in dict.fromkeys(owners) 
+    repeats = {expressed(one, constructor) for owner in dict.fromkeys(owners)
                for one in owner.repeats if plain_number(one) == number}  # fmt: skip
     (first, *others) = repeats or (None,)
     return first if isinstance(first, ArgumentExpression) and not others else None
