@@ -29,23 +29,23 @@ VAGUE = frozenset({
 """Names that say nothing of what they hold."""
 
 INTERFACES = {
-    "wdport/cli/sample.py": {"known"},
+    "wdport/uses/cli/sample.py": {"known"},
     "wdport/cli/results.py": {"known"},
     "wdport/compare/setting_values.py": {"found"},
     "wdport/conversion/convert.py": {"shown"},
     "wdport/conversion/manifest_schema.py": {"kept"},
     "wdport/conversion/prepare.py": {"known", "own"},
     "wdport/families/custom.py": {"shown"},
-    "wdport/families/masked_lm/family.py": {"kept"},
-    "wdport/generation/api.py": {"taken"},
+    "wdport/uses/masked_lm/family.py": {"kept"},
+    "wdport/uses/generation/api.py": {"taken"},
     "wdport/mapping/kinds/kind.py": {"how"},
     "wdport/parity/recording_file.py": {"made"},
     "wdport/porting/divergence.py": {"wanted"},
     "wdport/proving/suggest.py": {"found", "wanted"},
     "wdport/recorder.py": {"alone", "made"},
-    "wdport/sampling/api.py": {"known"},
-    "wdport/sampling/request.py": {"known"},
-    "wdport/sampling/sampler.py": {"given"},
+    "wdport/uses/sampling/api.py": {"known"},
+    "wdport/uses/sampling/request.py": {"known"},
+    "wdport/uses/sampling/sampler.py": {"given"},
 }
 """Such names that users rely on: options, keys of documents, fields of public results and of a family's role."""
 

@@ -30,8 +30,8 @@ import keras  # noqa: F401  before our modules that need it
 import numpy as np
 
 import wdport
-from wdport.families.wan_vae.codec import CodecSettings
 from wdport.nets.chunked import scanned
+from wdport.uses.wan_vae.codec import CodecSettings
 
 PAUSE = 0.3
 """Seconds before every run: PyTorch's threads may spin on for a while after their work, to the cost of who is next."""
@@ -124,8 +124,8 @@ def _memory(given: argparse.Namespace) -> None:
 
 def _one(way: str, size: int, frames: int) -> None:
     """Print the peak of resident memory in MB of decoding so many frames, with the weights of a model without any."""
-    from wdport.families.wan_vae.config import Config
-    from wdport.families.wan_vae.family import FAMILY
+    from wdport.uses.wan_vae.config import Config
+    from wdport.uses.wan_vae.family import FAMILY
 
     model, latents = FAMILY.build(Config.from_dict(FIELDS)), _latents(frames, size)
     if way == "chunks":

@@ -21,10 +21,10 @@ import jax
 import numpy as np
 import torch
 
-from tests.evaluation import ts2vec_torch
-from tests.evaluation.test_formulas import walked
-from wdport.evaluation.context_fid import default_encoder, train_encoder
-from wdport.evaluation.distances import dtw_distances
+from tests.uses.evaluation import ts2vec_torch
+from tests.uses.evaluation.test_formulas import walked
+from wdport.uses.evaluation.context_fid import default_encoder, train_encoder
+from wdport.uses.evaluation.distances import dtw_distances
 
 STEPS, PAIRS = 600, (100, 200)
 

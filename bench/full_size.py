@@ -36,8 +36,8 @@ def make_checkpoints(folder: Path) -> None:
     """``full.ckpt`` with AdamW state as Lightning saves it, and ``bare.pt``."""
     import torch
 
-    from wdport.families.waveletdiff.config import Config
-    from wdport.families.waveletdiff.reference import WaveletDiff
+    from wdport.uses.waveletdiff.config import Config
+    from wdport.uses.waveletdiff.reference import WaveletDiff
 
     torch.manual_seed(0)
     model = WaveletDiff(Config((5, 5, 8, 13), 7, 256, 8, 8, 128))

@@ -27,7 +27,7 @@ import keras  # noqa: F401  before our modules that need it
 import numpy as np
 
 import wdport
-from wdport.generation.api import generator_of
+from wdport.uses.generation.api import generator_of
 
 PAUSE = 0.3
 """Seconds before every run: PyTorch's threads may spin on for a while after their work, to the cost of who is next."""

@@ -18,8 +18,8 @@ import jax
 import numpy as np
 
 import wdport
-from wdport.sampling import Sampler, plan_of, programs_of
 from wdport.shared_types import POLICIES
+from wdport.uses.sampling import Sampler, plan_of, programs_of
 
 
 def main() -> None:

@@ -30,12 +30,12 @@ import numpy as np
 import torch
 
 import wdport
-from wdport.diffusion.noise import lay_out
-from wdport.diffusion.run_plan import first_carry, plan_rows, run_rows
-from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.reference import WaveletDiff, build_reference, random_tensors
 from wdport.jax_settings import fast_run
-from wdport.sampling.network import Network, keras_network
+from wdport.uses.diffusion.noise import lay_out
+from wdport.uses.diffusion.run_plan import first_carry, plan_rows, run_rows
+from wdport.uses.sampling.network import Network, keras_network
+from wdport.uses.waveletdiff.config import Config
+from wdport.uses.waveletdiff.reference import WaveletDiff, build_reference, random_tensors
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 Run = Callable[[], Any]

@@ -27,9 +27,9 @@ import numpy as np
 import torch
 
 import wdport
-from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.reference import build_reference, random_tensors, training_loss
 from wdport.optimizers.torch_like import Adam
+from wdport.uses.waveletdiff.config import Config
+from wdport.uses.waveletdiff.reference import build_reference, random_tensors, training_loss
 
 RELEASED = Config((5, 5, 8, 13), 7, 256, 8, 8, 128, dropout=0.0, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 Step = Callable[[], Any]

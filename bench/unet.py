@@ -29,10 +29,10 @@ import numpy as np
 import torch
 
 import wdport
-from wdport.diffusion.noise import lay_out
-from wdport.diffusion.run_plan import first_carry, plan_rows, run_rows
 from wdport.jax_settings import fast_run
-from wdport.sampling.network import keras_network
+from wdport.uses.diffusion.noise import lay_out
+from wdport.uses.diffusion.run_plan import first_carry, plan_rows, run_rows
+from wdport.uses.sampling.network import keras_network
 
 Run = Callable[[], Any]
 SIZE = 32

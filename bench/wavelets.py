@@ -22,7 +22,7 @@ import jax
 import numpy as np
 import pywt
 
-from wdport.wavelets import WaveletTransform
+from wdport.uses.wavelets import WaveletTransform
 
 RUNS = 15
 PAUSE = 0.3

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import pywt
 
-from wdport.wavelets import WaveletTransform
+from wdport.uses.wavelets import WaveletTransform
 
 LENGTH, START = 256, 300
 

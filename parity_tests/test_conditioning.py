@@ -18,11 +18,11 @@ from parity_tests.test_golden import UNIT_ROUNDOFF, read_arrays, read_tensors
 from wdport.compare.gate_bounds import LOGIC, NUMERICS
 from wdport.compare.measure import relative_l2
 from wdport.conversion.load import open_converted
-from wdport.data.series import read_series
-from wdport.data.transforms import WindowStatistics, transform_of, windows_of
-from wdport.diffusion.noise import min_snr_law
-from wdport.families.waveletdiff.family import FAMILY
 from wdport.recorder import lifted, run
+from wdport.uses.data.series import read_series
+from wdport.uses.data.transforms import WindowStatistics, transform_of, windows_of
+from wdport.uses.diffusion.noise import min_snr_law
+from wdport.uses.waveletdiff.family import FAMILY
 
 NAMES = ("stocks-atr24", "stocks-atr-coef")
 
@@ -151,8 +151,8 @@ def test_the_law_of_the_steps(experiment: Experiment) -> None:
 
 def test_the_loss_of_the_recorded_steps_and_noise(experiment: Experiment) -> None:
     """Of the port's code in float64 against the reference's output, and against the recording in float32."""
-    from wdport.diffusion.loss import RandomBatch
-    from wdport.families.waveletdiff.loss import diffusion_loss
+    from wdport.uses.diffusion.loss import RandomBatch
+    from wdport.uses.waveletdiff.loss import diffusion_loss
 
     single, config = experiment.single, open_converted(experiment.output).config
     module = FAMILY.build_reference(config, experiment.tensors(), "float64")

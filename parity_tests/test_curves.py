@@ -19,15 +19,15 @@ import torch
 
 import wdport
 from wdport.cli.main import main
-from wdport.data.pipeline import transform_dataset
-from wdport.data.series import read_series
-from wdport.diffusion.loss import RandomBatch
-from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.reference import build_reference, training_loss
 from wdport.keras_runtime import exact_float64
 from wdport.optimizers.schedules import one_cycle
 from wdport.optimizers.torch_like import Adam, TorchOptimizer
-from wdport.wavelets import WaveletTransform
+from wdport.uses.data.pipeline import transform_dataset
+from wdport.uses.data.series import read_series
+from wdport.uses.diffusion.loss import RandomBatch
+from wdport.uses.waveletdiff.config import Config
+from wdport.uses.waveletdiff.reference import build_reference, training_loss
+from wdport.uses.wavelets import WaveletTransform
 
 SHARED = Path(__file__).parents[2] / "shared"
 GOLDEN, SERIES = SHARED / "golden", SHARED / "data" / "ETT-small" / "ETTh1.csv"

@@ -22,12 +22,12 @@ from wdport.compare.measure import like, relative_l2
 from wdport.compare.probe import Probe
 from wdport.compare.taps import align
 from wdport.conversion.load import open_converted
-from wdport.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
-from wdport.diffusion.schedules import NoiseSchedule, step_list
-from wdport.families.waveletdiff.family import FAMILY
 from wdport.keras_runtime import layers_by_path
 from wdport.mapping.table import choose_table
 from wdport.recorder import module_names, record, run
+from wdport.uses.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
+from wdport.uses.diffusion.schedules import NoiseSchedule, step_list
+from wdport.uses.waveletdiff.family import FAMILY
 
 NAMES = {
     "etth1-seq24-db2": "etth1-seq24-db2.ckpt",
@@ -157,9 +157,9 @@ def test_verify_passes(case: Case) -> None:
 def test_the_training_loss_and_its_gradients(case: Case) -> None:
     """The public code's loss and the gradient by every parameter, lifted to float64: to 1e-10 each."""
     from wdport.conversion.prepare import Settings, prepare
-    from wdport.diffusion.loss import RandomBatch
-    from wdport.families.waveletdiff.loss import diffusion_loss
     from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
+    from wdport.uses.diffusion.loss import RandomBatch
+    from wdport.uses.waveletdiff.loss import diffusion_loss
 
     with prepare(
         case.checkpoint, Settings(config=case.checkpoint.with_name(f"{case.output.stem}.config.yaml"))

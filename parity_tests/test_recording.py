@@ -26,11 +26,11 @@ from tests.make import SETTINGS, SMALL, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_st
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
 from wdport.errors import IncompleteError, InputError, MisfitError
-from wdport.families.waveletdiff import layers
-from wdport.families.waveletdiff.config import Config
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import verify_recording
 from wdport.recorder import build, lifted, record, run
+from wdport.uses.waveletdiff import layers
+from wdport.uses.waveletdiff.config import Config
 
 FACTORIES = {"etth1-seq24-db2": "etth1", "stocks-seq64-db4": "stocks", "exchange-seq24-qknorm": "exchange"}
 

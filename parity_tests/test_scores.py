@@ -11,11 +11,11 @@ import torch
 from torch.nn import functional
 
 import wdport
-from tests.evaluation import ts2vec_torch
-from wdport.data.series import read_series
-from wdport.evaluation.api import evaluate, real_windows
-from wdport.evaluation.distances import Scaling, frechet_distance
-from wdport.evaluation.result import Evaluation
+from tests.uses.evaluation import ts2vec_torch
+from wdport.uses.data.series import read_series
+from wdport.uses.evaluation.api import evaluate, real_windows
+from wdport.uses.evaluation.distances import Scaling, frechet_distance
+from wdport.uses.evaluation.result import Evaluation
 
 SERIES = Path(__file__).parents[2] / "shared" / "data" / "ETT-small" / "ETTh1.csv"
 REPEATS, COUNT = 5, 800

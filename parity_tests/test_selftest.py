@@ -21,15 +21,15 @@ from tests.make import SETTINGS, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, sa
 from tests.parity.test_selftest import PLACES, simultaneous
 from wdport.compare.gate_bounds import bounds
 from wdport.conversion.load import open_converted
-from wdport.families.waveletdiff import layers, series
 from wdport.files import keras_file as keras_files
 from wdport.files import model_files
 from wdport.files.model_files import read_variables
-from wdport.parity import trajectories
 from wdport.parity.file_pair import misread
 from wdport.parity.selftest.inject import inject
 from wdport.parity.selftest.result import SelftestResult
 from wdport.parity.selftest.specimen import Specimen
+from wdport.uses.gates import trajectories
+from wdport.uses.waveletdiff import layers, series
 
 EXAMPLES = tuple(CONFIGS)
 

@@ -35,11 +35,11 @@ from tests.make import (
 from wdport.cli.main import main
 from wdport.compare.findings import Gate
 from wdport.errors import MisfitError
-from wdport.families.waveletdiff import layers, port
-from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity import model_pair as sides
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import verify_recording
+from wdport.uses.waveletdiff import layers, port
+from wdport.uses.waveletdiff.family import FAMILY
 
 pytestmark = pytest.mark.usefixtures("one_case")
 

@@ -10,10 +10,10 @@ import pytest
 import pywt
 
 from wdport.errors import UsageError
-from wdport.wavelets import WaveletTransform
-from wdport.wavelets.check import bound, wavelet_errors, wavelet_gate
-from wdport.wavelets.lengths import BOUNDARY_MODES
-from wdport.wavelets.plan import TransformPlan
+from wdport.uses.wavelets import WaveletTransform
+from wdport.uses.wavelets.check import bound, wavelet_errors, wavelet_gate
+from wdport.uses.wavelets.lengths import BOUNDARY_MODES
+from wdport.uses.wavelets.plan import TransformPlan
 
 ALL = pywt.wavelist(kind="discrete")
 QUICK = ["haar", "db2", "db8", "sym5", "coif2", "bior2.2", "rbio3.5"]
@@ -82,7 +82,7 @@ def test_a_level_that_the_wavelet_annihilates() -> None:
 @contextmanager
 def wrong_matrices(analysis: np.ndarray, synthesis: np.ndarray | None = None) -> Iterator[None]:
     """Every transform has these matrices; its own inverse where none is given."""
-    from wdport.wavelets import transform as module
+    from wdport.uses.wavelets import transform as module
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(TransformPlan, "analysis", lambda self: analysis)

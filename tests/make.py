@@ -10,10 +10,10 @@ import numpy as np
 import torch
 
 import wdport
-from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.family import FAMILY
-from wdport.families.waveletdiff.reference import WaveletDiff
 from wdport.recorder import record_file
+from wdport.uses.waveletdiff.config import Config
+from wdport.uses.waveletdiff.family import FAMILY
+from wdport.uses.waveletdiff.reference import WaveletDiff
 
 SMALL = Config((5, 5, 8, 13), 3, 16, 2, 1, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 """24 steps of 3 features in db2: the smallest that still has every part of the model."""

@@ -18,7 +18,7 @@ from jax._src import lru_cache
 
 import wdport
 from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
-from tests.training.points import points
+from tests.uses.training.points import points
 from wdport import jax_settings as compile_cache
 from wdport.compare.programs import CompiledProgram
 from wdport.jax_settings import FAST_COMPILE, fast_compile, known_options

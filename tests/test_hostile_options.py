@@ -13,12 +13,12 @@ from tests.command import Cli
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.model_folder import read_config
 from wdport.checkpoint.regular_file import read_option, read_small
-from wdport.data import read_series, read_statistics
 from wdport.errors import InputError, WdportError
 from wdport.mapping.strict_yaml import read_yaml
 from wdport.mapping.table import load_table
 from wdport.parity.policy.baseline import read_baseline
 from wdport.parity.policy.policy import read_policy
+from wdport.uses.data import read_series, read_statistics
 
 READERS: dict[str, tuple[Callable[[Path], object], type[WdportError], str]] = {
     "--config": (lambda path: read_yaml(path, "give it"), InputError, "x.yaml"),

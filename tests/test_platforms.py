@@ -116,7 +116,7 @@ def test_windows_imports_and_refuses_in_python(checkpoint: Path, tmp_path: Path)
     """What opens no file works; what does raises the same line, however it is reached."""
     code = f"""
 import wdport, pytest_wdport, wdport.recorder
-import wdport.wavelets, wdport.data
+import wdport.uses.wavelets, wdport.uses.data
 def refused(call):
     try:
         call()

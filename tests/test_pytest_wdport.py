@@ -17,8 +17,8 @@ import pytest
 
 import pytest_wdport
 import wdport
-import wdport.families.waveletdiff.reference
 import wdport.parity.pytest_items
+import wdport.uses.waveletdiff.reference
 from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from wdport.compare.findings import Gate, measure
 from wdport.compare.gate_bounds import bounds

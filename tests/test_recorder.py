@@ -27,7 +27,6 @@ from wdport.compare.calls import CASES
 from wdport.compare.measure import relative_l2
 from wdport.compare.reference import Live
 from wdport.errors import IncompleteError
-from wdport.families.waveletdiff.family import FAMILY
 from wdport.recorder import (
     Refusal,
     build,
@@ -42,6 +41,7 @@ from wdport.recorder import (
     unreached,
     with_keys,
 )
+from wdport.uses.waveletdiff.family import FAMILY
 
 FILE = Path(recorder.__file__)
 

@@ -12,15 +12,15 @@ import pytest
 import wdport
 from tests.bad.ground import ground
 from tests.make import SETTINGS
+from wdport.conversion.converted_optimizer import save_optimizer
 from wdport.conversion.stream_writer import Storage
-from wdport.data.units import read_units
 from wdport.errors import WdportError
 from wdport.files.animation import require_frames
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import Target, choose_target
 from wdport.files.outputs import OutputPath
-from wdport.training.converted_optimizer import save_optimizer
-from wdport.training.training_data import arrays_of
+from wdport.uses.data.units import read_units
+from wdport.uses.training.training_data import arrays_of
 
 TABLE = Path(wdport.__file__).parents[1] / "mappings" / "waveletdiff.yaml"
 

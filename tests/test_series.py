@@ -14,8 +14,8 @@ import pywt
 
 import wdport
 from tests.make import SETTINGS, SMALL, make_state, save
-from wdport.data import Statistics
 from wdport.errors import MisfitError, UsageError
+from wdport.uses.data import Statistics
 
 SERIES = """
 import sys, numpy as np, wdport

@@ -15,45 +15,45 @@ from wdport.version import VERSION as __version__
 
 if TYPE_CHECKING:
     from wdport.conversion.convert import Conversion, convert
+    from wdport.conversion.converted_optimizer import load_optimizer, save_optimizer
     from wdport.conversion.load import load_model
-    from wdport.evaluation.api import evaluate
-    from wdport.evaluation.result import Evaluation
-    from wdport.evaluation.sweep import Sweep, sweep
-    from wdport.exporting.api import Exported, export
-    from wdport.exporting.to_torch import to_torch
-    from wdport.generation import Generated, generate
     from wdport.parity.verdict_api import Verdict
     from wdport.parity.verify import verify, verify_recording
     from wdport.port import Port
     from wdport.proving.api import write_port
     from wdport.proving.port import WrittenPort
-    from wdport.sampling import Samples, sample
-    from wdport.training.converted_optimizer import load_optimizer, save_optimizer
-    from wdport.training.model import new_model, training_model
-    from wdport.training.run import TrainingRun, train
+    from wdport.uses.evaluation.api import evaluate
+    from wdport.uses.evaluation.result import Evaluation
+    from wdport.uses.evaluation.sweep import Sweep, sweep
+    from wdport.uses.exporting.api import Exported, export
+    from wdport.uses.exporting.to_torch import to_torch
+    from wdport.uses.generation import Generated, generate
+    from wdport.uses.sampling import Samples, sample
+    from wdport.uses.training.model import new_model, training_model
+    from wdport.uses.training.run import TrainingRun, train
 
 _LAZY = {
     "Conversion": "wdport.conversion.convert",
     "convert": "wdport.conversion.convert",
-    "Evaluation": "wdport.evaluation.result",
-    "evaluate": "wdport.evaluation.api",
-    "Exported": "wdport.exporting.api",
-    "export": "wdport.exporting.api",
-    "Generated": "wdport.generation",
-    "generate": "wdport.generation",
+    "Evaluation": "wdport.uses.evaluation.result",
+    "evaluate": "wdport.uses.evaluation.api",
+    "Exported": "wdport.uses.exporting.api",
+    "export": "wdport.uses.exporting.api",
+    "Generated": "wdport.uses.generation",
+    "generate": "wdport.uses.generation",
     "load_model": "wdport.conversion.load",
-    "load_optimizer": "wdport.training.converted_optimizer",
-    "new_model": "wdport.training.model",
+    "load_optimizer": "wdport.conversion.converted_optimizer",
+    "new_model": "wdport.uses.training.model",
     "Port": "wdport.port",
-    "Samples": "wdport.sampling",
-    "sample": "wdport.sampling",
-    "save_optimizer": "wdport.training.converted_optimizer",
-    "Sweep": "wdport.evaluation.sweep",
-    "sweep": "wdport.evaluation.sweep",
-    "to_torch": "wdport.exporting.to_torch",
-    "TrainingRun": "wdport.training.run",
-    "train": "wdport.training.run",
-    "training_model": "wdport.training.model",
+    "Samples": "wdport.uses.sampling",
+    "sample": "wdport.uses.sampling",
+    "save_optimizer": "wdport.conversion.converted_optimizer",
+    "Sweep": "wdport.uses.evaluation.sweep",
+    "sweep": "wdport.uses.evaluation.sweep",
+    "to_torch": "wdport.uses.exporting.to_torch",
+    "TrainingRun": "wdport.uses.training.run",
+    "train": "wdport.uses.training.run",
+    "training_model": "wdport.uses.training.model",
     "Verdict": "wdport.parity.verdict_api",
     "verify": "wdport.parity.verify",
     "verify_recording": "wdport.parity.verify",

@@ -37,7 +37,7 @@ Configuration = Any
 as opaque."""
 
 UNITS = ("norm_mean", "norm_std", "transform", "window_statistics")
-"""Settings that :class:`wdport.data.units.Units` makes, for families whose windows have units."""
+"""Settings that :class:`wdport.uses.data.units.Units` makes, for families whose windows have units."""
 
 Document = Mapping[str, object]
 """Names with JSON or YAML values of any form; values are checked before they are used."""
@@ -394,7 +394,8 @@ class NotDecoded:
 @dataclass(frozen=True, eq=False)
 class Windowed:
     """How decoded samples become series in the units of the data, if every window has its own statistics: the name of
-    the transform (:mod:`wdport.data.transforms`), and the statistics of the ``count`` windows of the training data."""
+    the transform (:mod:`wdport.uses.data.transforms`), and the statistics of the ``count`` windows of the training
+    data."""
 
     transform: str
     statistics: Mapping[str, Array]

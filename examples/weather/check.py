@@ -18,7 +18,7 @@ from sklearn.metrics import roc_auc_score
 from sklearn.model_selection import cross_val_predict
 from three_days import DATA, DAY, SEQ_LEN, windows
 
-from wdport.data import Statistics, read_series
+from wdport.uses.data import Statistics, read_series
 
 Windows = NDArray[np.float64]
 """(n, 72, F), in the units of the data."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from wdport.data import read_series
+from wdport.uses.data import read_series
 
 DATA = Path(__file__).with_name("newark.csv")
 DAY, DAYS = 24, 3

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 from three_days import DATA, DAYS, SEQ_LEN, windows
 from torch import Tensor
 
-from wdport.data import Statistics, read_series
-from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.reference import WaveletDiff
-from wdport.wavelets.lengths import group_lengths
+from wdport.uses.data import Statistics, read_series
+from wdport.uses.waveletdiff.config import Config
+from wdport.uses.waveletdiff.reference import WaveletDiff
+from wdport.uses.wavelets.lengths import group_lengths
 
 NAME, WAVELET, LEVEL = "weather", "db4", 3
 BATCH, STEPS, MAX_LR, AVERAGED, SEED = 32, 800, 3e-3, 0.99, 0

@@ -16,20 +16,20 @@ from torch.optim import SGD, Adam, AdamW, lr_scheduler
 
 from parity_tests.faults import FAMILIES, fault_set
 from tests.conversion.test_optimizer import TABLE, batches, decay_groups
-from tests.families.masked_lm import make as masked_lm
 from tests.families.toys import residual_net
 from tests.families.toys.nets import randomised
-from tests.families.unet2d import make as unet2d
-from tests.families.wan_vae import make as wan_vae
 from tests.make import stated
-from wdport.data.transforms import OHLC_ATR, OHLCV, WindowStatistics
-from wdport.diffusion.noise_levels import NoiseLevels
-from wdport.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE
-from wdport.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
-from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.reference import random_tensors
+from tests.uses.masked_lm import make as masked_lm
+from tests.uses.unet2d import make as unet2d
+from tests.uses.wan_vae import make as wan_vae
 from wdport.parity.selftest.specimen import Specimen
-from wdport.wavelets.lengths import group_lengths
+from wdport.uses.data.transforms import OHLC_ATR, OHLCV, WindowStatistics
+from wdport.uses.diffusion.noise_levels import NoiseLevels
+from wdport.uses.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE
+from wdport.uses.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
+from wdport.uses.waveletdiff.config import Config
+from wdport.uses.waveletdiff.reference import random_tensors
+from wdport.uses.wavelets.lengths import group_lengths
 
 GOLDEN = Path(__file__).parents[3] / "shared" / "golden"
 POINTS = Path(__file__).parents[2] / "examples" / "points"

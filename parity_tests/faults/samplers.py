@@ -10,16 +10,16 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.diffusion.diffusion import Diffusion
-from wdport.diffusion.faults import SAMPLERS, TARGET_MIXED_UP, SamplerFault, again
-from wdport.diffusion.flow import FEW, SINGULAR, Flow
-from wdport.diffusion.plans import SamplingPlan
-from wdport.diffusion.process import Process
-from wdport.diffusion.run_plan import Tensor
-from wdport.diffusion.sampler_updates import NOISE, OUTPUT, STATE
-from wdport.diffusion.scheduler_config import Scheduled
-from wdport.diffusion.schedules import NoiseSchedule
 from wdport.model import Array
+from wdport.uses.diffusion.diffusion import Diffusion
+from wdport.uses.diffusion.faults import SAMPLERS, TARGET_MIXED_UP, SamplerFault, again
+from wdport.uses.diffusion.flow import FEW, SINGULAR, Flow
+from wdport.uses.diffusion.plans import SamplingPlan
+from wdport.uses.diffusion.process import Process
+from wdport.uses.diffusion.run_plan import Tensor
+from wdport.uses.diffusion.sampler_updates import NOISE, OUTPUT, STATE
+from wdport.uses.diffusion.scheduler_config import Scheduled
+from wdport.uses.diffusion.schedules import NoiseSchedule
 
 
 def _with_noise(plan: SamplingPlan, deviation: Array | float) -> SamplingPlan:

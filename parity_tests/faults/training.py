@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wdport.diffusion.schedules import STEPS
 from wdport.model import Array, Batch
 from wdport.optimizers.torch_like import Adam
 from wdport.parity.optimizer_gate import PortTraining
@@ -18,6 +17,7 @@ from wdport.parity.training_faults import (
     TrainingFault,
     changed_optimizer,
 )
+from wdport.uses.diffusion.schedules import STEPS
 
 
 def _one_step_later(port: PortTraining) -> PortTraining:

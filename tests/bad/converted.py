@@ -98,7 +98,7 @@ CONFIGURATIONS: dict[str, dict[str, Any]] = {
     "a value that runs": {"module": "os", "class_name": "system"},
     "10^400 time steps": {"seq_len": 10**400},
 }
-"""Some of the values that tests/families/waveletdiff/test_config.py gives the reader itself."""
+"""Some of the values that tests/uses/waveletdiff/test_config.py gives the reader itself."""
 
 HEAVY: dict[str, dict[str, Any]] = {
     "10^9 layers": {"num_layers": 10**9},

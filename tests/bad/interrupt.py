@@ -13,7 +13,7 @@ from typing import Any
 
 from tests.bad.ground import ground
 from wdport.cli.main import main
-from wdport.sampling.parts import Parts
+from wdport.uses.sampling.parts import Parts
 
 
 def interrupt(where: Path, command: str) -> Path:

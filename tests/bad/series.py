@@ -12,7 +12,7 @@ import numpy as np
 import scipy.io
 
 from tests.bad.case import Bad, Content
-from tests.data import test_text
+from tests.uses.data import test_text
 
 
 def npy(array: object) -> bytes:
@@ -74,7 +74,7 @@ SERIES: dict[str, tuple[str, Content, str]] = {
     "mat, no series": ("mat", mat(rate=2.5), "has no array of numbers over time*"),
     "mat, zeros": ("mat", bytes(300), "*"),
 }  # fmt: skip
-"""Others are given to the readers themselves in tests/data."""
+"""Others are given to the readers themselves in tests/uses/data."""
 
 
 def _series() -> dict[str, Bad]:

@@ -9,9 +9,9 @@ import yaml
 
 from tests.bad.case import Bad
 from tests.families.test_custom import HEAD, TABLES
-from tests.families.waveletdiff import test_settings
 from tests.mapping import test_format2, test_strict_yaml, test_table
 from tests.parity import test_policy_baseline, test_policy_read
+from tests.uses.waveletdiff import test_settings
 
 OWN = HEAD.format(torch="lstm", keras="lstm") + TABLES["lstm"]
 MAPPED = (

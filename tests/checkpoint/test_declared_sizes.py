@@ -132,7 +132,7 @@ def test_empty_tensors_with_long_axes(
 def test_tables_are_compared_by_shape_before_they_are_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One position table of a thousand million rows, beside sound ones."""
     built: list[int] = []
-    monkeypatch.setattr("wdport.families.waveletdiff.family.position_table", lambda *sizes: built.append(sizes[0]))
+    monkeypatch.setattr("wdport.uses.waveletdiff.family.position_table", lambda *sizes: built.append(sizes[0]))
     shapes = {name: tuple(tensor.shape) for name, tensor in make_state().items() if not name.endswith("_all")}
     shapes["level_transformers.2.pos_encoding.pe"] = (1 << 24, 0)
     write_safetensors(tmp_path / "x.safetensors", shapes)

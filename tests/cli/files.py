@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 import wdport
-from tests.families.masked_lm import make as masked_lm
-from tests.families.wan_vae import make as wan_vae
 from tests.make import SETTINGS, make_state, save
+from tests.uses.masked_lm import make as masked_lm
+from tests.uses.wan_vae import make as wan_vae
 
 
 def make_files(folder: Path) -> Path:

@@ -11,8 +11,8 @@ import pytest
 import wdport
 from tests.command import Cli
 from tests.make import SETTINGS, TINY, make_state, save
-from wdport.cli import sample
 from wdport.cli.main import main
+from wdport.uses.cli import sample
 
 NAMES = ["temperature", "$humidity$", "气压"]
 FAST = ["--sampler", "ddim", "--steps", "2"]

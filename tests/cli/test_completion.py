@@ -14,10 +14,10 @@ from click.shell_completion import ShellComplete
 from tests.cli.verbs import VERBS
 from wdport.cli.completion import CHECKPOINTS, VARIABLE, matching
 from wdport.cli.execute import group
-from wdport.cli.model_inputs import SAMPLERS
-from wdport.diffusion.flow import SAMPLERS as FLOW
-from wdport.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
-from wdport.diffusion.sampler_updates import SAMPLERS as PLANS
+from wdport.uses.cli.model_inputs import SAMPLERS
+from wdport.uses.diffusion.flow import SAMPLERS as FLOW
+from wdport.uses.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
+from wdport.uses.diffusion.sampler_updates import SAMPLERS as PLANS
 
 ROOT = Path(__file__).parents[2]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.sampling.test_devices import free_address
+from tests.uses.sampling.test_devices import free_address
 
 JOIN = """
 import sys

@@ -17,16 +17,16 @@ import yaml
 
 import wdport
 from tests.command import Cli
-from tests.data.test_transforms import prices
 from tests.families.quick import few_cases, network_verdict
 from tests.make import TINY, TWO_LEVELS, TWO_LEVELS_SET, make_state, save
+from tests.uses.data.test_transforms import prices
 from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
 from wdport.conversion import prepare
 from wdport.conversion.load import open_converted
-from wdport.data.samples_reader import read_samples
 from wdport.errors import UsageError
-from wdport.families.waveletdiff.config import Config
+from wdport.uses.data.samples_reader import read_samples
+from wdport.uses.waveletdiff.config import Config
 
 SCALED = Config(**{**TINY.to_dict(), "qk_norm": True, "features": 5, "scale_embedding": True})
 CONFIG: dict[str, Any] = {
@@ -241,7 +241,7 @@ def test_an_interrupted_run_goes_on_with_its_own_windows(tmp_path: Path) -> None
 
 
 def test_an_exported_sampler_takes_the_scale(tmp_path: Path) -> None:
-    from wdport.exporting.loader import load
+    from wdport.uses.exporting.loader import load
 
     artifact = str(tmp_path / "s.stablehlo")
     few = ["--sampler", "ddim", "--steps", "4"]

@@ -22,7 +22,7 @@ from wdport.cli import machine
 from wdport.cli.foreign_errors import failure_of
 from wdport.cli.main import main
 from wdport.errors import MachineError
-from wdport.sampling.parts import Parts
+from wdport.uses.sampling.parts import Parts
 
 FULL = "error: standard output: could not be written (No space left on device); free some space, or send it elsewhere\n"
 CLOSED = FULL.replace("No space left on device", "Bad file descriptor").replace("free some space, or ", "")

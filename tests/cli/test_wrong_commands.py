@@ -190,7 +190,7 @@ WRONG: list[tuple[str, int, str]] = [
     ("sample good.ckpt", 3, "good.ckpt: is not a converted model; convert it first (wdport convert, wdport.convert)"),
     ("sample good.stablehlo", 3,
      "good.stablehlo: is an exported program, not a converted model; give the converted model that it was exported "
-     "from; wdport/exporting/loader.py runs this file"),
+     "from; wdport/uses/exporting/loader.py runs this file"),
     ("sample good.keras --steps 0", 2, "--steps: ddpm takes all 1000 steps, not 0; leave it out, or use ddim"),
     ("sample good.keras --sampler ddmi", 2,
      "--sampler: unknown name 'ddmi'; use one of ddpm, ddim, ddim-textbook, euler, "

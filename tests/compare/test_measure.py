@@ -20,7 +20,7 @@ from wdport.errors import MisfitError
 from wdport.mapping.table import parse_table
 from wdport.parity.verdict import TapResult, locate
 from wdport.recorder import Case, Conditioning, Observation, Spread
-from wdport.wavelets.check import WAVELET
+from wdport.uses.wavelets.check import WAVELET
 
 
 def test_relative_l2() -> None:

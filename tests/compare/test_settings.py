@@ -18,7 +18,7 @@ from wdport.compare.layouts import Layout, axes
 from wdport.compare.pairs import Pair
 from wdport.compare.relations import agreeing
 from wdport.compare.settings import compare_pair, differences, differing
-from wdport.families.masked_lm.port import TokenEmbedding
+from wdport.uses.masked_lm.port import TokenEmbedding
 
 layers: Any = keras.layers
 LAST = Layout((axes("b c h w -> b h w c"),))

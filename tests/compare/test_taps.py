@@ -27,13 +27,13 @@ from wdport.compare.taps import Tap, align, left_out, stated_by, unconverted, wi
 from wdport.conversion.check import settings_report
 from wdport.conversion.prepare import Settings
 from wdport.errors import IncompleteError, MisfitError, UsageError
-from wdport.families.waveletdiff.family import FAMILY
-from wdport.families.waveletdiff.port import WaveletDiff
 from wdport.keras_runtime import layers_by_path
 from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.windows import PADDING_MODES
 from wdport.mapping.table import parse_table
 from wdport.recorder import module_names
+from wdport.uses.waveletdiff.family import FAMILY
+from wdport.uses.waveletdiff.port import WaveletDiff
 
 TEXT = Path("tests/mapping/format1/waveletdiff.yaml").read_text()
 MODULES = module_names(make_module(SMALL))

@@ -250,9 +250,9 @@ def test_lightnings_file_goes_there_and_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["etth1-seq24-db2", "exchange-seq24-qknorm"])
 def test_recorded_losses_of_a_resumed_run(golden: Path, tmp_path: Path, name: str) -> None:
     """Five steps recorded from the public code. Its optimizer had beta1 0.9 then, not the cycle's last one."""
-    from wdport.diffusion.loss import RandomBatch
-    from wdport.families.waveletdiff.loss import diffusion_loss
     from wdport.keras_runtime import variables_by_path
+    from wdport.uses.diffusion.loss import RandomBatch
+    from wdport.uses.waveletdiff.loss import diffusion_loss
 
     recording = np.load(golden / f"{name}.golden.npz")
     made = wdport.convert(golden / f"{name}.ckpt", tmp_path / "a.keras", config=golden / f"{name}.config.yaml",

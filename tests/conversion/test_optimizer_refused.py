@@ -20,12 +20,12 @@ import wdport
 from tests.conversion.test_optimizer import TWO, Two, saved
 from tests.make import stated
 from wdport.conversion import optimizer_parameters
+from wdport.conversion.converted_optimizer import optimizer_of
 from wdport.conversion.optimizer_file import FORMAT, Model, read_optimizer, write_optimizer
 from wdport.errors import InputError, WdportError
 from wdport.files.manifest_seal import sealed
 from wdport.files.outputs import writable
 from wdport.files.safetensors_writer import METADATA
-from wdport.training.converted_optimizer import optimizer_of
 
 Tree = dict[str, Any]
 Change = Callable[[Tree], object]

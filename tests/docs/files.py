@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from tests.docs.blocks import ROOT, blocks_of
-from wdport.families.waveletdiff.config import Config
-from wdport.wavelets.lengths import group_lengths
+from wdport.uses.waveletdiff.config import Config
+from wdport.uses.wavelets.lengths import group_lengths
 
 ETTH1 = Config((5, 5, 8, 13), 7, 16, 4, 1, 8, wavelet="db2", boundary_mode="symmetric", seq_len=24)
 WEATHER = Config(group_lengths(72, "db4", 3), 3, 16, 4, 1, 8, wavelet="db4", boundary_mode="symmetric", seq_len=72,
@@ -24,8 +24,8 @@ PROJECT = """from tests.user_model import Net
 def build():
     return Net((5, 5, 8, 13), 7, 16, 4, 1, 8)
 """
-ENCODER = """from wdport.families.ts2vec.config import Config
-from wdport.families.ts2vec.reference import TS2Vec
+ENCODER = """from wdport.uses.ts2vec.config import Config
+from wdport.uses.ts2vec.reference import TS2Vec
 
 
 class TSEncoder(TS2Vec):
@@ -165,20 +165,20 @@ def points(path: Path) -> None:
 
 
 def unet(path: Path) -> None:
-    from tests.families.unet2d.make import SMALL, save
+    from tests.uses.unet2d.make import SMALL, save
 
     save(path, {**SMALL, "sample_size": 8})
 
 
 def eurobert(path: Path) -> None:
-    from tests.families.masked_lm.make import SMALL, save
-    from tests.generation.words import with_tokenizer
+    from tests.uses.generation.words import with_tokenizer
+    from tests.uses.masked_lm.make import SMALL, save
 
     with_tokenizer(save(path, SMALL))
 
 
 def wan_vae(path: Path) -> None:
-    from tests.families.wan_vae.make import OLD, save
+    from tests.uses.wan_vae.make import OLD, save
 
     save(path, OLD)
 
@@ -198,8 +198,8 @@ def video(path: Path) -> None:
 
 
 def ts2vec(path: Path) -> None:
-    from tests.families.ts2vec.make import save
-    from wdport.families.ts2vec.config import Config as Sizes
+    from tests.uses.ts2vec.make import save
+    from wdport.uses.ts2vec.config import Config as Sizes
 
     save(path, Sizes(6, 64, 320, 10))
 
@@ -259,7 +259,7 @@ MAKERS: Mapping[str, Callable[[Path], Any]] = {
     "examples/cnn": lambda path: shutil.copytree(ROOT / "examples" / "cnn", path),
     "examples/weather": lambda path: shutil.copytree(ROOT / "examples" / "weather", path),
     "recorder.py": copy("wdport/recorder.py"),
-    "loader.py": copy("wdport/exporting/loader.py"),
+    "loader.py": copy("wdport/uses/exporting/loader.py"),
     "examples/points": points,
     "ddpm-cifar10-32": unet,
     "eurobert": eurobert,

@@ -17,7 +17,7 @@ import torch
 
 from wdport.checkpoint import open_checkpoint
 from wdport.conversion.convert import convert
-from wdport.data import Statistics, read_series
+from wdport.uses.data import Statistics, read_series
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 STEPS = 12

@@ -21,19 +21,19 @@ import transformers
 from torch import nn
 
 import wdport
-from tests.families.masked_lm import make as masked_lm
 from tests.families.test_recorded import run_each_without, run_without
-from tests.families.unet2d import make as unet2d
-from tests.families.wan_vae import make as wan_vae
+from tests.uses.masked_lm import make as masked_lm
+from tests.uses.unet2d import make as unet2d
+from tests.uses.wan_vae import make as wan_vae
 from wdport import extensions
 from wdport.cli.main import main
 from wdport.errors import InputError, MachineError, MisfitError
-from wdport.families.masked_lm import reference as masked_lm_reference
 from wdport.families.registry import find_family, known_names
-from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.family import FAMILY
 from wdport.libraries import released_class
 from wdport.mapping.table import choose_table, shipped_tables
+from wdport.uses.masked_lm import reference as masked_lm_reference
+from wdport.uses.unet2d.config import Config
+from wdport.uses.unet2d.family import FAMILY
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "own_family"

@@ -18,10 +18,8 @@ import numpy as np
 
 from wdport.cli.documents import give, require_document
 from wdport.cli.execute import group
-from wdport.cli.generate import FORMATS, document_of, write_texts
 from wdport.cli.main import main
 from wdport.errors import error_of
-from wdport.exporting.artifact import write_artifact
 from wdport.files.animation import video_target, write_video
 from wdport.files.atomic import track_write, write_text
 from wdport.files.figure import draw_samples, figure_target
@@ -29,11 +27,13 @@ from wdport.files.model_target import Target, file_target
 from wdport.files.outputs import writable
 from wdport.files.samples_writer import write_samples
 from wdport.files.sealed_archive import sealed_archive
-from wdport.generation.api import Generated
 from wdport.parity.reports import write_reports
 from wdport.recorder import Refusal, _Writer
-from wdport.sampling.output import _reporting_interruption
-from wdport.sampling.parts import Parts
+from wdport.uses.cli.generate import FORMATS, document_of, write_texts
+from wdport.uses.exporting.artifact import write_artifact
+from wdport.uses.generation.api import Generated
+from wdport.uses.sampling.output import _reporting_interruption
+from wdport.uses.sampling.parts import Parts
 
 PARTS, EACH = 3, 40
 """Of the samples."""

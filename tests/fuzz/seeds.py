@@ -83,7 +83,7 @@ def _optimizer_files() -> list[bytes]:
 
 
 def _states() -> list[bytes]:
-    from wdport.training.run_state import NAME, write_state
+    from wdport.uses.training.run_state import NAME, write_state
 
     with TemporaryDirectory() as folder:
         arrays = {"trained": [np.ones((3, 2), np.float32), np.arange(4.0)], "optimizer": [np.array(3, np.int32)]}

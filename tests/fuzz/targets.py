@@ -61,7 +61,7 @@ def _series(path: Path) -> Found:
     """A series, of which nothing is kept: its values are finite, and each feature has a name."""
     import numpy as np
 
-    from wdport.data import read_series
+    from wdport.uses.data import read_series
 
     series = read_series(path)
     assert np.isfinite(series.values).all()
@@ -118,7 +118,7 @@ def _optimised(state: Any) -> Found:
 
 
 def _saved_state(path: Path) -> Found:
-    from wdport.training.run_state import read_state
+    from wdport.uses.training.run_state import read_state
 
     read = read_state(path.parent)
     assert read is not None
@@ -128,7 +128,7 @@ def _saved_state(path: Path) -> Found:
 
 
 def _samples(path: Path) -> Found:
-    from wdport.data.samples_reader import read_samples
+    from wdport.uses.data.samples_reader import read_samples
 
     return {"series": _bytes(read_samples(path).values)}
 
@@ -156,7 +156,7 @@ def run_of_samples(output: Path) -> Path:
     """The folder that an interrupted run of `sample` leaves, made if it is not there."""
     import numpy as np
 
-    from wdport.sampling.parts import Parts
+    from wdport.uses.sampling.parts import Parts
 
     folder = output.with_name(f"{output.name}.parts")
     if not folder.is_dir():
@@ -166,7 +166,7 @@ def run_of_samples(output: Path) -> Path:
 
 
 def _resumed(output: Path) -> Found:
-    from wdport.sampling.parts import Parts
+    from wdport.uses.sampling.parts import Parts
 
     with Parts(output, {**RUN, "batch": 9}, ("batch",)) as parts:
         found: Found = {f"{name} {at}": _bytes(array) for at, block in enumerate(parts.blocks())
@@ -175,13 +175,13 @@ def _resumed(output: Path) -> Found:
 
 
 def _latents(path: Path) -> Found:
-    from wdport.cli.codec import read_coded
+    from wdport.uses.cli.codec import read_coded
 
     return {"latents": _bytes(read_coded(path, ("latents", "mean")))}
 
 
 def _exported(path: Path) -> Found:
-    from wdport.exporting.artifact import member_digests, read_facts
+    from wdport.uses.exporting.artifact import member_digests, read_facts
 
     return {"facts": json.dumps(read_facts(path), sort_keys=True), "members": str(sorted(member_digests(path).items()))}
 
@@ -189,7 +189,7 @@ def _exported(path: Path) -> Found:
 def _loaded(path: Path) -> Found:
     """By the loader that users copy, which has errors of its own."""
     from wdport.errors import InputError
-    from wdport.exporting.loader import ArtifactError, load
+    from wdport.uses.exporting.loader import ArtifactError, load
 
     try:
         return {"facts": json.dumps(load(path).facts, sort_keys=True)}
@@ -198,7 +198,7 @@ def _loaded(path: Path) -> Found:
 
 
 def _prompts(path: Path) -> Found:
-    from wdport.cli.prompts import read_prompts
+    from wdport.uses.cli.prompts import read_prompts
 
     read_prompts((), None, str(path))
     return {}
@@ -213,8 +213,8 @@ def _names(path: Path) -> Found:
 def _streamed(path: Path) -> Found:
     from wdport.checkpoint.error_context import located
     from wdport.checkpoint.faults import Fault
-    from wdport.data.arrays import understood
-    from wdport.data.numpy_files import map_array
+    from wdport.uses.data.arrays import understood
+    from wdport.uses.data.numpy_files import map_array
 
     with located(path), path.open("rb") as file, understood(".npy"):
         if map_array(file, path.stat().st_size).dtype.kind not in "iuf":
@@ -260,10 +260,10 @@ TEXTS = {
     "streamed npy": Target("y.npy", _streamed),
     "npz": Target("x.npz", _series),
     "mat": Target("x.mat", _series),
-    "statistics": Target("s.json", _accepts("wdport.data:read_statistics")),
-    "statistics npz": Target("s.npz", _accepts("wdport.data:read_statistics")),
-    "known": Target("k.csv", _accepts("wdport.sampling:read_known")),
-    "init": Target("i.npy", _accepts("wdport.sampling:read_init")),
+    "statistics": Target("s.json", _accepts("wdport.uses.data:read_statistics")),
+    "statistics npz": Target("s.npz", _accepts("wdport.uses.data:read_statistics")),
+    "known": Target("k.csv", _accepts("wdport.uses.sampling:read_known")),
+    "init": Target("i.npy", _accepts("wdport.uses.sampling:read_init")),
     "prompts": Target("p.json", _prompts),
     "parameter names": Target("n.json", _names),
     "policy": Target("parity.toml", _accepts("wdport.parity.policy:read_policy", date(2026, 1, 1))),

@@ -30,8 +30,8 @@ TESTS = ("tests/checkpoint", "tests/mapping", "tests/files", "tests/bad", "tests
          "tests/test_writable.py", "tests/test_errors.py", "tests/test_refusals.py",
          "tests/test_changed_inputs.py", "tests/cli",
          "tests/families/test_custom.py", "tests/families/test_recorded.py",
-         "tests/parity/test_provenance.py", "tests/data", "tests/training", "tests/exporting",
-         "tests/generation", "tests/sampling", "tests/conversion", "tests/optimizers")  # fmt: skip
+         "tests/parity/test_provenance.py", "tests/uses/data", "tests/uses/training", "tests/uses/exporting",
+         "tests/uses/generation", "tests/uses/sampling", "tests/conversion", "tests/optimizers")  # fmt: skip
 """Which tests are asked."""
 
 WHOLE = ("tests/bad",)

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 
-from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.family import FAMILY
-from wdport.families.waveletdiff.reference import WaveletDiff
-from wdport.families.waveletdiff.variables import variables
 from wdport.mapping.axes import Shape
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.table import Table, shipped_tables
+from wdport.uses.waveletdiff.config import Config
+from wdport.uses.waveletdiff.family import FAMILY
+from wdport.uses.waveletdiff.reference import WaveletDiff
+from wdport.uses.waveletdiff.variables import variables
 
 CONFIGS = {
     "official": Config((5, 5, 8, 13), 3, 16, 4, 2, 8),

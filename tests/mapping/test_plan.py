@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdport.families.waveletdiff.variables import variables
 from wdport.mapping.plan import Misfits, Plan
+from wdport.uses.waveletdiff.variables import variables
 
 from .small import CONFIGS, Case, case
 

@@ -18,11 +18,11 @@ import wdport
 from parity_tests.faults import FAMILIES, fault_set
 from tests.edits import edit
 from wdport.compare.programs import narrow_softmaxes
-from wdport.families.waveletdiff import layers as waveletdiff
-from wdport.families.waveletdiff import port as waveletdiff_port
 from wdport.nets import attention
 from wdport.parity.bfloat16_gate import POLICY, _gate, narrow_layers
 from wdport.recorder import cast
+from wdport.uses.waveletdiff import layers as waveletdiff
+from wdport.uses.waveletdiff import port as waveletdiff_port
 
 TABLE = """
 format: 2

@@ -10,12 +10,12 @@ import pytest
 from parity_tests.faults import fault_set
 from parity_tests.faults.run import run_state_faults
 from parity_tests.faults.samplers import SCHEDULER_FAULTS, faults_of
-from wdport.diffusion.scheduler_config import Scheduler
 from wdport.families.faults import FaultSet
-from wdport.families.unet2d.family import FAMILY
 from wdport.keras_runtime import layers_by_path
 from wdport.parity.selftest.inject import run_mutants, run_sampler_faults
 from wdport.parity.selftest.specimen import Specimen
+from wdport.uses.diffusion.scheduler_config import Scheduler
+from wdport.uses.unet2d.family import FAMILY
 
 UNET2D, WAN_VAE, MASKED_LM = map(fault_set, ("unet2d", "wan_vae", "masked_lm"))
 COUNTS = ((UNET2D, (74, 69, 71)), (MASKED_LM, (80, 74, 71)), (WAN_VAE, (0, 0)))

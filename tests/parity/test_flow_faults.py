@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from parity_tests.faults.samplers import FLOW_FAULTS, faults_of
-from wdport.diffusion.flow import TARGETS, Flow
 from wdport.model import Array, ArrayNames, Diffused, NotDecoded
-from wdport.parity.trajectories import TrajectoryReference, kill_sampler_faults, trajectories_gate
+from wdport.uses.diffusion.flow import TARGETS, Flow
+from wdport.uses.gates.trajectories import TrajectoryReference, kill_sampler_faults, trajectories_gate
 
 SIZE, SCALE = 4, 1000.0
 RNG = np.random.default_rng(0)

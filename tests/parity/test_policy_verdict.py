@@ -20,7 +20,7 @@ from wdport.parity.policy.explain import gate_outcome, layer_outcome, verdict_ou
 from wdport.parity.reports.phrases import claim
 from wdport.parity.reports.text import render_text
 from wdport.parity.verdict import PartResult, TapResult, Verdict
-from wdport.wavelets.check import BOUNDS
+from wdport.uses.wavelets.check import BOUNDS
 
 TODAY = date(2026, 11, 21)
 END = 'reason = "fused kernel"\nexpires = 2027-01-31\n'

@@ -13,9 +13,9 @@ from tests.make import TWO_LEVELS, make_state, record_small, save
 from wdport.compare.calls import CASES, Call, leaves
 from wdport.compare.reference import Live, Reference
 from wdport.errors import IncompleteError, InputError, MisfitError, error_of
-from wdport.families.waveletdiff.family import FAMILY
 from wdport.parity.recording import Replay, open_recording
 from wdport.recorder import Observation, build
+from wdport.uses.waveletdiff.family import FAMILY
 
 
 @pytest.fixture(scope="module")

@@ -18,13 +18,13 @@ from wdport.compare.findings import Gate, fact, measure, notice
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
 from wdport.compare.setting_values import Setting, SettingsReport
-from wdport.families.waveletdiff.family import FAMILY
 from wdport.model import PartWords
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
 from wdport.parity.reports.phrases import claim, nearness, number, outcome, place, probable, said_of, shortfall
 from wdport.parity.reports.text import render_text
 from wdport.parity.verdict import Fault, Overlay, PartResult, TapResult, Trajectory
 from wdport.parity.verdict_api import Verdict
+from wdport.uses.waveletdiff.family import FAMILY
 
 HOSTILE = "<script>alert(1)</script>|`x` & \"y\" 'z' \x1b[31m\x00\ud800 $\\mid$ [a](http://b) ![c](d) @user www.e.org"
 """A layer's name that every format would stumble over."""

@@ -24,9 +24,7 @@ from wdport.parity.verdict import ReferenceKind, Verdict
 
 TODAY = date(2026, 11, 22)
 DIGESTS = {"checkpoint": "a1" * 32, "converted": "b2" * 32}
-WHOLE = replace(
-    passing(), digests=DIGESTS, started="2026-11-22T18:05:00Z", reference_code="wdport.families.waveletdiff"
-)
+WHOLE = replace(passing(), digests=DIGESTS, started="2026-11-22T18:05:00Z", reference_code="wdport.uses.waveletdiff")
 LOOSE = "[bounds]\nnumerics = { value = 20, reason = 'stored in 16 bits', expires = 2027-01-31 }\n"
 UNNEEDED = '[[waivers]]\ntap = "block.1.norm"\ngate = "float32"\nreason = "r"\nexpires = 2027-01-31\n'
 KINDS: dict[ReferenceKind, str] = {

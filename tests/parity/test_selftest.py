@@ -15,13 +15,13 @@ from parity_tests.faults.run import run_rewrites
 from parity_tests.faults.waveletdiff import FAULTS, mutants
 from parity_tests.faults.waveletdiff.wavelets import WAVELET_FAULTS
 from wdport.families.faults import Kill, Mutant, calling
-from wdport.families.waveletdiff.canary import FILTERS_REVERSED, MUTANTS, run_wavelet_faults
 from wdport.parity.policy.policy import read_policy
 from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.inject import judgement_of, run_mutants
 from wdport.parity.selftest.run import canary_gate, run_quick
 from wdport.parity.selftest.specimen import EAGER, Specimen
-from wdport.wavelets.transform import WaveletTransform
+from wdport.uses.waveletdiff.canary import FILTERS_REVERSED, MUTANTS, run_wavelet_faults
+from wdport.uses.wavelets.transform import WaveletTransform
 
 
 @pytest.fixture(scope="module")

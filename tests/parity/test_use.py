@@ -14,32 +14,32 @@ import pytest
 
 import wdport
 from tests.edits import edit
-from tests.families.masked_lm.make import SMALL as WORDS
-from tests.families.masked_lm.make import config_of, save, tensors_of
 from tests.make import SMALL
-from tests.sampling.toy import ABOUT, toy_network
+from tests.uses.masked_lm.make import SMALL as WORDS
+from tests.uses.masked_lm.make import config_of, save, tensors_of
+from tests.uses.sampling.toy import ABOUT, toy_network
 from wdport.compare.findings import Gate
-from wdport.diffusion import flow, noise, plans, unmasking
-from wdport.diffusion import plans as repeat
-from wdport.diffusion import sampler_updates as updates
-from wdport.diffusion import schedules as steps
-from wdport.diffusion.process import Process
-from wdport.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
-from wdport.diffusion.schedules import noise_schedule
-from wdport.families.masked_lm.family import FAMILY as MASKED_LM
-from wdport.families.masked_lm.port import Block
-from wdport.families.waveletdiff.family import FAMILY as WAVELETDIFF
-from wdport.generation import api, prompts
-from wdport.generation.api import Generator
 from wdport.model import Clipping, Condition, Decoding, Diffused, Windowed, labels_of
 from wdport.nets.attention import TokenAttention
-from wdport.parity.end_to_end import generation, samplers
-from wdport.parity.end_to_end.generation import SidePair, generation_gate
-from wdport.parity.end_to_end.samplers import samplers_gate
 from wdport.recorder import lifted, run
-from wdport.sampling import condition as conditions
-from wdport.sampling import condition as known
-from wdport.sampling import data_windows, job, sampler
+from wdport.uses.diffusion import flow, noise, plans, unmasking
+from wdport.uses.diffusion import plans as repeat
+from wdport.uses.diffusion import sampler_updates as updates
+from wdport.uses.diffusion import schedules as steps
+from wdport.uses.diffusion.process import Process
+from wdport.uses.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
+from wdport.uses.diffusion.schedules import noise_schedule
+from wdport.uses.gates.end_to_end import generation, samplers
+from wdport.uses.gates.end_to_end.generation import SidePair, generation_gate
+from wdport.uses.gates.end_to_end.samplers import samplers_gate
+from wdport.uses.generation import api, prompts
+from wdport.uses.generation.api import Generator
+from wdport.uses.masked_lm.family import FAMILY as MASKED_LM
+from wdport.uses.masked_lm.port import Block
+from wdport.uses.sampling import condition as conditions
+from wdport.uses.sampling import condition as known
+from wdport.uses.sampling import data_windows, job, sampler
+from wdport.uses.waveletdiff.family import FAMILY as WAVELETDIFF
 
 CLASSES = replace(ABOUT, condition=labels_of(4, 3), clip=Clipping(1.5))
 SCALED = replace(ABOUT, condition=Condition("scale", "positive", optional=True))

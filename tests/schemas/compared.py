@@ -13,12 +13,12 @@ from typing import Any
 
 import yaml
 
-from wdport.data.statistics import read_statistics
-from wdport.families.custom_sampled import read_sampling
 from wdport.families.registry import find_family
 from wdport.mapping.table import parse_table
 from wdport.parity.policy.baseline import read_baseline
 from wdport.parity.policy.policy import read_policy
+from wdport.uses.custom_sampled import read_sampling
+from wdport.uses.data.statistics import read_statistics
 
 ROOT = Path(__file__).parents[2]
 TODAY = date(2026, 1, 1)

@@ -20,10 +20,6 @@ from wdport.cli.results import (
 from wdport.compare.findings import GATES
 from wdport.conversion.manifest_schema import Manifest
 from wdport.conversion.table_documents import CheckDocument, ExplanationDocument
-from wdport.data.statistics import StatisticsForm
-from wdport.evaluation.document import EvaluationDocument
-from wdport.exporting.artifact import ExportFacts, VerificationDocument
-from wdport.families.custom_sampled import DiffusionForm, FlowForm, NoiseLevelsForm
 from wdport.families.registry import known_bounds, shipped
 from wdport.families.roles import Configured
 from wdport.files.json_document import SCHEMAS, FaultsDocument
@@ -41,6 +37,10 @@ from wdport.porting.outline.result import OutlineDocument
 from wdport.proving.port_document import PortDocument
 from wdport.proving.suggest import SuggestionDocument
 from wdport.shared_types import given
+from wdport.uses.custom_sampled import DiffusionForm, FlowForm, NoiseLevelsForm
+from wdport.uses.data.statistics import StatisticsForm
+from wdport.uses.evaluation.document import EvaluationDocument
+from wdport.uses.exporting.artifact import ExportFacts, VerificationDocument
 
 _ARROW: Schema = {"pattern": get_args(Axes)[1].pattern, "examples": get_args(Axes)[1].examples}
 _ROWS = tuple(Rows.__annotations__)

@@ -17,13 +17,13 @@ from tests.schemas.__main__ import written
 from tests.schemas.compared import ROOT, dates_as_text
 from tests.schemas.formats import DOCUMENTS, formats
 from tests.schemas.held import hold, validator
-from wdport.diffusion.noise_levels import NoiseLevels
-from wdport.diffusion.scheduler_config import Scheduler
-from wdport.families.custom_sampled import DiffusionForm, NoiseLevelsForm, SamplingForm
 from wdport.files import json_document
 from wdport.files.json_document import SCHEMAS
 from wdport.parity.policy.baseline import RULES
 from wdport.parity.policy.policy import TapRecord
+from wdport.uses.custom_sampled import DiffusionForm, NoiseLevelsForm, SamplingForm
+from wdport.uses.diffusion.noise_levels import NoiseLevels
+from wdport.uses.diffusion.scheduler_config import Scheduler
 
 DOCS = ROOT / "docs"
 NAMES = [each.name for each in formats()]

@@ -22,6 +22,7 @@ from wdport.cli.foreign_errors import failure_of, lost_output
 from wdport.cli.signals import discard_output, signal_of
 from wdport.cli.verb import HELP, Verbs, usage_error
 from wdport.errors import WdportError
+from wdport.families.shipped import HOME
 from wdport.files.atomic import WRITTEN
 from wdport.recorder import Refusal
 from wdport.version import VERSION
@@ -72,7 +73,8 @@ class _Verbs(Verbs):
 
 @click.group(cls=_Verbs, context_settings=HELP, epilog=f"{CODES}\n\n{COMPLETION}", modules={
     **{name: f"wdport.cli.{name}:command" for name in VERBS},
-    **{name: f"wdport.cli.codec:{name}" for name in ("encode", "decode")},
+    **{name: f"{HOME}.cli.{name}:command" for name in ("train", "sample", "evaluate", "generate", "export")},
+    **{name: f"{HOME}.cli.codec:{name}" for name in ("encode", "decode")},
 })  # fmt: skip
 @click.version_option(VERSION, prog_name="wdport")
 def group() -> None:

@@ -11,10 +11,10 @@ from msgspec import UNSET, UnsetType
 from wdport.compare.findings import GateFacts
 from wdport.conversion.manifest_schema import ConfigEntry, Manifest
 from wdport.conversion.values import ValueFinding
-from wdport.exporting.artifact import ConditionFacts, ProgramFacts
 from wdport.files.json_document import NamedFile, OutputFile
 from wdport.parity.recording_file import CheckpointFacts, Environment
 from wdport.shared_types import Count, JsonShape, Positive, Sha256, about
+from wdport.uses.exporting.artifact import ConditionFacts, ProgramFacts
 
 
 @dataclass(frozen=True)

@@ -21,13 +21,13 @@ from wdport.cli.documents import STDOUT, Report, reports, require_reports
 from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
 from wdport.cli.verb import Verb
-from wdport.cli.verification import verify_exported
 from wdport.errors import UsageError, WdportError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import KERAS, format_at
 from wdport.files.outputs import is_replaceable, require_apart
 from wdport.options import Operand
 from wdport.parity.verify_options import REPRO_KINDS, Pair, PairOptions, RunOptions
+from wdport.uses.cli.verification import verify_exported
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -70,8 +70,8 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     Exits with 0 if they are equal, with 1 if they differ or the policy or baseline is not met, and with 6 if something
     could not be compared.
     """
-    from wdport.exporting.artifact import SUFFIX, is_artifact
     from wdport.parity.verify_options import is_fresh
+    from wdport.uses.exporting.artifact import SUFFIX, is_artifact
 
     run = request_of(RunOptions, options)
     if len(files) == 2 and options["against"] is None and (files[1].endswith(SUFFIX) or is_artifact(Path(files[1]))):

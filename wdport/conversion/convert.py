@@ -34,7 +34,6 @@ from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.conversion.stream import VariableStream
 from wdport.conversion.stream_writer import Storage, write_streamed
 from wdport.conversion.values import Progress, ValueFinding, ValueLint, converted_arrays
-from wdport.data.units import read_units
 from wdport.errors import InputError, UsageError, require_paths, require_values
 from wdport.families.roles import Documented, Guessing, KeptByKeras
 from wdport.files.atomic import replacing, whole_folder
@@ -46,6 +45,7 @@ from wdport.files.outputs import OutputPath, require_apart
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.model import STATED, Array
 from wdport.options import PathText
+from wdport.uses.data.units import read_units
 
 ADAMS = ("adam", "adamw")
 
@@ -209,7 +209,7 @@ def convert(
         data: the data set that the model was trained on, to compute the statistics from; its column names become
             the features' names.
         transform: how the training windows were made from the data: "zscore", "log1p-volume", "ohlc-atr" or your own
-            ``module:class``, see :mod:`wdport.data.transforms`; by default "zscore", applied to the unmodified
+            ``module:class``, see :mod:`wdport.uses.data.transforms`; by default "zscore", applied to the unmodified
             columns.
         key: dotted key of the state_dict if the file holds more than one; "ema" selects an average of the weights, and
             "raw" the unaveraged weights.

@@ -220,7 +220,7 @@ def format_of(file: Path) -> str:
     if file.suffix in _CHECKPOINTS:
         raise InputError(file, "is not a converted model", "convert it first (wdport convert, wdport.convert)")
     if file.suffix == _PROGRAM:
-        fix = "give the converted model that it was exported from; wdport/exporting/loader.py runs this file"
+        fix = "give the converted model that it was exported from; wdport/uses/exporting/loader.py runs this file"
         raise InputError(file, "is an exported program, not a converted model", fix)
     raise InputError(file, "is not a converted model", f"give a file that ends in {', '.join(FORMATS)}")
 

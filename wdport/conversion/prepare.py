@@ -130,7 +130,7 @@ class Settings:
     """The user's settings for a checkpoint: a configuration file, single values, a table, a key.
 
     ``strict`` refuses any assumption. ``units`` are the
-    :meth:`~wdport.data.units.Units.flags` of the data. ``known`` is a complete
+    :meth:`~wdport.uses.data.units.Units.flags` of the data. ``known`` is a complete
     configuration, as a converted file contains it, instead of a configuration file and the configuration stored in the
     checkpoint. ``model``, ``reference`` and ``inputs`` are for the user's own model: functions that build it in
     Keras and in PyTorch, as ``module:name``, and its inputs, if the table does not state them; ``own`` is all of this

@@ -15,7 +15,7 @@ from wdport.compare.gate_bounds import BOUNDS, Bound
 from wdport.errors import MisfitError, UsageError
 from wdport.extensions import declared_families, load_family, package_of
 from wdport.families.roles import Family, OwnFamily
-from wdport.families.shipped import OWN_PACKAGE, SHIPPED
+from wdport.families.shipped import HOME, OWN_PACKAGE, SHIPPED
 from wdport.mapping.rows import Table
 from wdport.mapping.table import CUSTOM, load_table
 from wdport.model import KerasModel
@@ -33,8 +33,9 @@ def family_of(table: Table, model: str | None, reference: str | None, inputs: Se
 
 def _own_family(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> OwnFamily:
     """The module is imported when a table needs it, as for other families."""
-    module, name = ("custom_sampled", "CustomSampled") if table.sampling else ("custom", "CustomFamily")
-    return getattr(import_module(f"wdport.families.{module}"), name)(table, model, reference, inputs)
+    sampled = (f"{HOME}.custom_sampled", "CustomSampled")
+    module, name = sampled if table.sampling else ("wdport.families.custom", "CustomFamily")
+    return getattr(import_module(module), name)(table, model, reference, inputs)
 
 
 def own_model(
@@ -52,7 +53,7 @@ def find_family(name: str, where: str | Path) -> Family:
     """The family named by a table or a converted file; raises :class:`MisfitError` if unknown."""
     # First, so that no installed package can take the name of one of these.
     if name in SHIPPED:
-        return import_module(f"wdport.families.{name}.family").FAMILY
+        return import_module(f"{HOME}.{name}.family").FAMILY
     if name not in known_names():
         raise MisfitError(where, f"unknown model family {name!r}", f"use one of {', '.join(known_names())}")
     family = cast(Family, load_family(name))

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from torch.nn import Module
 
     from wdport.compare.setting_values import SettingsReport
-    from wdport.diffusion.process import Process
+    from wdport.uses.diffusion.process import Process
 
 
 class Family(Protocol):

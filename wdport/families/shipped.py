@@ -18,8 +18,11 @@ SHIPPED: Final[Mapping[str, str]] = MappingProxyType({
 OWN_PACKAGE: Final = "wdport"
 """Where Keras registers these classes."""
 
-PORTS: Final = (*(f"wdport.families.{name}.port" for name in SHIPPED), "wdport.wavelets.layers")
+HOME: Final = "wdport.uses"
+"""The package with these families, and with what one does with a converted model."""
+
+PORTS: Final = (*(f"{HOME}.{name}.port" for name in SHIPPED), f"{HOME}.wavelets.layers")
 """Modules that register Keras classes when imported."""
 
-CANARY: Final = "wdport.families.waveletdiff.canary"
+CANARY: Final = f"{HOME}.waveletdiff.canary"
 """The module with the faults that `verify` tries before it judges by a policy; it needs torch."""

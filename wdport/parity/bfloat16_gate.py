@@ -29,8 +29,8 @@ from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras, Sampled
 from wdport.keras_runtime import variable_values
 from wdport.model import Array, KerasModel
-from wdport.parity.trajectories import WHOLE, SamplingNetwork
 from wdport.recorder import changed_tokens, isolate, lifted, one_line, record, run
+from wdport.uses.gates.trajectories import WHOLE, SamplingNetwork
 
 Ran = tuple[Outputs, Calls]
 """The outputs of a run of the reference, and every call in it."""

@@ -23,9 +23,9 @@ from wdport.parity.gradient_gate import GradientErrors, gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import OptimizerErrors, PortTraining, optimizer_gate
 from wdport.parity.optimizer_steps import BATCH
-from wdport.parity.trajectories import SamplingNetwork, trajectories_gate, trajectory_reference
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted
+from wdport.uses.gates.trajectories import SamplingNetwork, trajectories_gate, trajectory_reference
 
 SEED = 5
 # With a gain of 32, so that attention's logits are large.

@@ -1,7 +1,7 @@
 """Gate optimizer (D): compare five optimizer steps of both sides: losses, rates, gradients, moments and values.
 
 The reference is PyTorch: its AdamW, clipping and OneCycleLR, with a separate loss implementation. The port's optimizer
-is the one that :mod:`wdport.training.recipe` makes of the same recipe.
+is the one that :mod:`wdport.optimizers.recipe` makes of the same recipe.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from wdport.compare.programs import trim_memory
 from wdport.keras_runtime import exact_float64, variables_by_path
 from wdport.mapping.plan import Move
 from wdport.model import Objective, Recipe
+from wdport.optimizers.recipe import optimizer_of
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_steps import OptimizerPair, losses_by_objective
-from wdport.training.recipe import optimizer_of
 
 if TYPE_CHECKING:
     import torch

@@ -17,6 +17,7 @@ import numpy as np
 
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.measure import relative_l2, same_bits
+from wdport.conversion.converted_optimizer import optimizer_of, schedule_of, steps_taken
 from wdport.conversion.optimizer import converted_optimizer
 from wdport.conversion.optimizer_file import Optimised, read_optimizer, require_weights
 from wdport.conversion.prepare import Prepared
@@ -28,7 +29,6 @@ from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_steps import OptimizerPair, losses
 from wdport.parity.training_mode_gate import TrainingStart
 from wdport.recorder import lifted
-from wdport.training.converted_optimizer import optimizer_of, schedule_of, steps_taken
 
 STEPS: Final = 5
 FIRST_STEPS: Final = 2

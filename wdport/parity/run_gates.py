@@ -33,12 +33,11 @@ from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.families.registry import package_of_family
 from wdport.families.roles import Completing, KeptByKeras, Referenced, Sampled
+from wdport.families.shipped import HOME
 from wdport.jax_settings import fast_compile
 from wdport.model import Array
 from wdport.options import PathText
 from wdport.parity.diagnose import probable_causes
-from wdport.parity.end_to_end.generation import SidePair, Tokens, generation_gate
-from wdport.parity.end_to_end.samplers import SEED, samplers_gate
 from wdport.parity.file_pair import misread, provenance
 from wdport.parity.full_battery import FullBattery, gradient_battery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
@@ -47,11 +46,13 @@ from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, resumed_gate
 from wdport.parity.saved_model import rebuilt_otherwise
 from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
-from wdport.parity.trajectories import SamplingNetwork, file_process, reference_network
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
 from wdport.recorder import highest_precision, lifted, run
-from wdport.sampling.network import keras_network
+from wdport.uses.gates.end_to_end.generation import SidePair, Tokens, generation_gate
+from wdport.uses.gates.end_to_end.samplers import SEED, samplers_gate
+from wdport.uses.gates.trajectories import SamplingNetwork, file_process, reference_network
+from wdport.uses.sampling.network import keras_network
 from wdport.version import VERSION
 
 
@@ -305,7 +306,7 @@ def reference_of(prepared: Prepared, sides: Sides) -> tuple[ReferenceKind, str]:
         return "library", prepared.family.library_of(prepared.config)
     if package := package_of_family(prepared.family.name):
         return "library", package
-    return "wdport", f"wdport.families.{prepared.family.name}"
+    return "wdport", f"{HOME}.{prepared.family.name}"
 
 
 def begun(started: float) -> str:

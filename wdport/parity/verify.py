@@ -24,7 +24,6 @@ from wdport.compare.measure import same_bits
 from wdport.compare.run_cases import Say
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import Prepared, Settings, planned
-from wdport.data.units import read_units
 from wdport.errors import (
     IncompleteError,
     InputError,
@@ -41,7 +40,6 @@ from wdport.mapping.plan import Move
 from wdport.mapping.table import choose_table, load_table
 from wdport.model import Array, Resolved
 from wdport.options import PathText
-from wdport.parity.data_statistics import other_statistics
 from wdport.parity.file_pair import both_files, contradictions
 from wdport.parity.fresh.gate import fresh_verdict
 from wdport.parity.model_pair import (
@@ -59,6 +57,8 @@ from wdport.parity.run_gates import EVERYTHING, Setup, VerifySubject, run_gates
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_options import Pair, require_repro
 from wdport.recorder import Tensors, battery
+from wdport.uses.data.units import read_units
+from wdport.uses.gates.data_statistics import other_statistics
 
 
 class Described:

@@ -7,8 +7,8 @@ from parity_tests.faults.masked_lm.examples import examples, random_tensors
 from parity_tests.faults.masked_lm.layers import feed_forward_mutants, norm_mutants
 from parity_tests.faults.masked_lm.network import network_mutants, numerics_mutants
 from wdport.families.faults import FaultSet, Mutant
-from wdport.families.masked_lm.config import Config
-from wdport.families.masked_lm.family import FAMILY
+from wdport.uses.masked_lm.config import Config
+from wdport.uses.masked_lm.family import FAMILY
 
 
 def mutants(config: Config) -> tuple[Mutant, ...]:

@@ -7,9 +7,9 @@ from typing import Any, Final
 import torch
 
 from parity_tests.faults.random_weights import randomise
-from wdport.families.masked_lm.config import Config
-from wdport.families.masked_lm.reference import HEAD, library_model
 from wdport.model import Array
+from wdport.uses.masked_lm.config import Config
+from wdport.uses.masked_lm.reference import HEAD, library_model
 
 _SMALL: Final[dict[str, Any]] = {
     "vocab_size": 20, "hidden_size": 12, "intermediate_size": 16, "num_hidden_layers": 2, "num_attention_heads": 6,

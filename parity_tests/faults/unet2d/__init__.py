@@ -8,8 +8,8 @@ from parity_tests.faults.unet2d.layers import convolution_mutants, norm_mutants
 from parity_tests.faults.unet2d.network import network_mutants, size_mutants
 from parity_tests.faults.unet2d.residual import activation_mutants, class_mutants, residual_mutants, time_mutants
 from wdport.families.faults import FaultSet, Mutant
-from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.family import FAMILY
+from wdport.uses.unet2d.config import Config
+from wdport.uses.unet2d.family import FAMILY
 
 
 def mutants(config: Config) -> tuple[Mutant, ...]:

@@ -7,10 +7,10 @@ from typing import Any
 import torch
 
 from parity_tests.faults.random_weights import randomise
-from wdport.diffusion.scheduler_config import Scheduler
-from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.reference import LIBRARY
 from wdport.model import Array
+from wdport.uses.diffusion.scheduler_config import Scheduler
+from wdport.uses.unet2d.config import Config
+from wdport.uses.unet2d.reference import LIBRARY
 
 _SMALL: dict[str, Any] = {
     "sample_size": 8, "layers_per_block": 1, "norm_num_groups": 2, "block_out_channels": (4, 8),

@@ -12,8 +12,8 @@ import jax.numpy as jnp
 from parity_tests.faults.changes import copied, rounded
 from parity_tests.faults.unet2d.places import NETWORK, steps
 from wdport.families.faults import Change, Mutant, attributes, calling, setting
-from wdport.families.unet2d.config import Config, attends
 from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.uses.unet2d.config import Config, attends
 
 Join = Callable[[KerasTensor, KerasTensor], Sequence[KerasTensor]]
 """The current features and the skip connection, in the order of their channels."""

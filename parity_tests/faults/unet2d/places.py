@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from wdport.families.unet2d.config import Config, attends, down_stages, head_width, mid_groups, up_stages
+from wdport.uses.unet2d.config import Config, attends, down_stages, head_width, mid_groups, up_stages
 
 NORM: Final = ("*/norm1", "*/norm2", "*/norm", "conv_norm_out")
 CONV: Final = ("conv_in", "*/conv1", "*/conv2", "conv_out")

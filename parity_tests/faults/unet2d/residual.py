@@ -14,10 +14,10 @@ from keras import ops
 from parity_tests.faults.changes import DROPOUT, frequencies, nonlinearity
 from parity_tests.faults.unet2d.places import NETWORK, plain
 from wdport.families.faults import Change, Mutant, array_of, calling, holding, setting
-from wdport.families.unet2d.config import Config
-from wdport.families.unet2d.port import LONGEST
-from wdport.families.unet2d.port import frequencies as exact
 from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.uses.unet2d.config import Config
+from wdport.uses.unet2d.port import LONGEST
+from wdport.uses.unet2d.port import frequencies as exact
 
 Parts = Callable[[KerasLayer, KerasTensor, KerasTensor], KerasTensor]
 """Maps (layer, output of ``conv1``, projected time (B, 1, 1, C or 2C)) to the input of the next activation."""

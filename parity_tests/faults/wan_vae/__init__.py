@@ -15,8 +15,8 @@ from parity_tests.faults.wan_vae.chunks import run_chunk_faults
 from parity_tests.faults.wan_vae.examples import examples, random_tensors
 from parity_tests.faults.wan_vae.network import network_mutants, step_mutants
 from wdport.families.faults import Bounds, FaultGroup, FaultSet, Mutant
-from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.family import FAMILY
+from wdport.uses.wan_vae.config import Config
+from wdport.uses.wan_vae.family import FAMILY
 
 
 def mutants(config: Config) -> tuple[Mutant, ...]:

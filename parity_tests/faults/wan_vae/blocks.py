@@ -11,10 +11,10 @@ from keras import ops
 
 from parity_tests.faults.changes import kernel, nonlinearity, without_bias
 from wdport.families.faults import Mutant, array_of, attributes, calling, holding
-from wdport.families.wan_vae.blocks import Stream
-from wdport.families.wan_vae.config import CoderStage, Config, down_stages, flat, up_stages
 from wdport.model import KerasLayer, KerasModel, KerasTensor
 from wdport.nets.attention import attend
+from wdport.uses.wan_vae.blocks import Stream
+from wdport.uses.wan_vae.config import CoderStage, Config, down_stages, flat, up_stages
 
 
 def residuals(config: Config) -> tuple[str, ...]:

@@ -16,15 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.families.faults import Kill
-from wdport.families.wan_vae import codec
-from wdport.families.wan_vae.blocks import Chunk, paired
-from wdport.families.wan_vae.codec import to_bytes
-from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.family import BOUNDS
-from wdport.families.wan_vae.gates import CHUNKS, chunk_errors
 from wdport.model import Array
 from wdport.model import KerasTensor as Tensor
 from wdport.nets.chunked import Chunked
+from wdport.uses.wan_vae import codec
+from wdport.uses.wan_vae.blocks import Chunk, paired
+from wdport.uses.wan_vae.codec import to_bytes
+from wdport.uses.wan_vae.config import Config
+from wdport.uses.wan_vae.family import BOUNDS
+from wdport.uses.wan_vae.gates import CHUNKS, chunk_errors
 
 BOTH = ("encode", "decode")
 

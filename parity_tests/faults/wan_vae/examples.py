@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 
 from parity_tests.faults.random_weights import randomise
-from wdport.families.wan_vae.config import Config
-from wdport.families.wan_vae.reference import LIBRARY
 from wdport.model import Array
+from wdport.uses.wan_vae.config import Config
+from wdport.uses.wan_vae.reference import LIBRARY
 
 
 def examples() -> dict[str, Config]:

@@ -12,11 +12,11 @@ import numpy as np
 
 from parity_tests.faults.changes import copied, rounded
 from wdport.families.faults import Change, Mutant, calling, setting
-from wdport.families.wan_vae import blocks as streams
-from wdport.families.wan_vae import port as ports
-from wdport.families.wan_vae.blocks import Frames, Stream, each_frame
-from wdport.families.wan_vae.config import GROUP, Config, down_stages, flat, up_stages
 from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.uses.wan_vae import blocks as streams
+from wdport.uses.wan_vae import port as ports
+from wdport.uses.wan_vae.blocks import Frames, Stream, each_frame
+from wdport.uses.wan_vae.config import GROUP, Config, down_stages, flat, up_stages
 
 NETWORK = ("",)
 

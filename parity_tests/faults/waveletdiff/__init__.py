@@ -20,10 +20,10 @@ from parity_tests.faults.waveletdiff.network import (
 from parity_tests.faults.waveletdiff.rewrites import rewrites
 from parity_tests.faults.waveletdiff.wavelets import WAVELET_FAULTS
 from wdport.families.faults import Bounds, FaultGroup, FaultSet, Mutant
-from wdport.families.waveletdiff.canary import SMALLEST, run_wavelet_faults
-from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.family import FAMILY
-from wdport.families.waveletdiff.reference import random_tensors
+from wdport.uses.waveletdiff.canary import SMALLEST, run_wavelet_faults
+from wdport.uses.waveletdiff.config import Config
+from wdport.uses.waveletdiff.family import FAMILY
+from wdport.uses.waveletdiff.reference import random_tensors
 
 
 def mutants(config: Config) -> tuple[Mutant, ...]:

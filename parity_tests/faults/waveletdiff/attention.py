@@ -11,7 +11,8 @@ from keras import ops
 
 from parity_tests.faults.changes import swapped
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
-from wdport.families.waveletdiff.canary import (
+from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.uses.waveletdiff.canary import (
     ATTENTION,
     CROSS_LEVEL,
     MEAN_POOLING,
@@ -21,8 +22,7 @@ from wdport.families.waveletdiff.canary import (
     scaled_bias,
     transposed,
 )
-from wdport.families.waveletdiff.config import Config
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.uses.waveletdiff.config import Config
 
 IN_BLOCKS = ("*/attention",)
 """Attention with more than one query."""

@@ -8,7 +8,8 @@ from keras import ops
 
 from parity_tests.faults.waveletdiff.attention import weights_of
 from wdport.families.faults import Mutant, array_of, calling, holding, setting
-from wdport.families.waveletdiff.canary import (
+from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.uses.waveletdiff.canary import (
     ADAPTIVE,
     ATTENTION,
     DENSE,
@@ -25,7 +26,6 @@ from wdport.families.waveletdiff.canary import (
     in_float32,
     scaled_bias,
 )
-from wdport.model import KerasLayer, KerasModel, KerasTensor
 
 BLOCK = ("level_?/block_?",)
 

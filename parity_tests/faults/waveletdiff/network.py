@@ -12,7 +12,8 @@ from keras import ops
 
 from parity_tests.faults.changes import DROPOUT, copied
 from wdport.families.faults import Change, Mutant, attributes, calling
-from wdport.families.waveletdiff.canary import (
+from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.uses.waveletdiff.canary import (
     BFLOAT16_WEIGHTS,
     LEVELS_SWAPPED,
     NETWORK,
@@ -26,10 +27,9 @@ from wdport.families.waveletdiff.canary import (
     position_table,
     rounded,
 )
-from wdport.families.waveletdiff.config import Config
-from wdport.families.waveletdiff.layers import SCALE_GAIN
-from wdport.families.waveletdiff.variables import STEPS_PER_TIME
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.uses.waveletdiff.config import Config
+from wdport.uses.waveletdiff.layers import SCALE_GAIN
+from wdport.uses.waveletdiff.variables import STEPS_PER_TIME
 
 CLIP = 30.0
 """Tokens of the examples stay below it for inputs of unit size, and exceed it for inputs fifty times as large."""

@@ -14,9 +14,9 @@ import numpy as np
 from keras import ops
 
 from wdport.families.faults import Change, Mutant, attributes, calling, setting
-from wdport.families.waveletdiff.canary import ATTENTION, GELU, NETWORK, NORM
-from wdport.families.waveletdiff.config import Config
 from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.uses.waveletdiff.canary import ATTENTION, GELU, NETWORK, NORM
+from wdport.uses.waveletdiff.config import Config
 
 
 def rewrites(config: Config) -> tuple[Mutant, ...]:

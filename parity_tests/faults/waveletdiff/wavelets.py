@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from wdport.families.waveletdiff.canary import FILTERS_REVERSED, Matrices, WaveletFault, with_filters
-from wdport.wavelets.lengths import filter_length
-from wdport.wavelets.plan import FilterBank, make_plan
-from wdport.wavelets.transform import WaveletTransform
+from wdport.uses.waveletdiff.canary import FILTERS_REVERSED, Matrices, WaveletFault, with_filters
+from wdport.uses.wavelets.lengths import filter_length
+from wdport.uses.wavelets.plan import FilterBank, make_plan
+from wdport.uses.wavelets.transform import WaveletTransform
 
 OTHER_WAVELET = {"db2": "db3", "db4": "sym4"}
 OTHER_MODE = {"symmetric": "periodic"}

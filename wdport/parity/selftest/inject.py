@@ -17,8 +17,6 @@ from wdport.compare.calls import layer_of
 from wdport.compare.findings import Gate
 from wdport.compare.gate_bounds import TRAJECTORY
 from wdport.compare.gate_bounds import bounds as default_bounds
-from wdport.diffusion.faults import TARGET_MIXED_UP, SamplerFault
-from wdport.diffusion.process import Process
 from wdport.errors import IncompleteError, InternalError, MisfitError
 from wdport.families.faults import Bounds, FaultSet, Kill, Mutant, fate
 from wdport.families.roles import Sampled, Trained
@@ -28,14 +26,16 @@ from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.result import rejected_by
 from wdport.parity.selftest.specimen import Injected, Specimen
 from wdport.parity.training_faults import CANARY_FAULTS, TrainingFault, kill_training_faults
-from wdport.parity.trajectories import (
+from wdport.parity.verdict_api import Verdict
+from wdport.uses.diffusion.faults import TARGET_MIXED_UP, SamplerFault
+from wdport.uses.diffusion.process import Process
+from wdport.uses.gates.trajectories import (
     TrajectoryReference,
     kill_sampler_faults,
     reference_network,
     trajectories_gate,
     trial_condition,
 )
-from wdport.parity.verdict_api import Verdict
 
 JUDGED = ("0", "A", "A'", "B")
 """The gates of the network, in the order in which they are asked."""

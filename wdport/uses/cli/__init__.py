@@ -1,0 +1,1 @@
+"""The verbs that use converted models: one file per verb."""
