@@ -30,7 +30,7 @@ VAGUE = frozenset({
 
 INTERFACES = {
     "wdport/uses/cli/sample.py": {"known"},
-    "wdport/cli/results.py": {"known"},
+    "wdport/uses/cli/results.py": {"known"},
     "wdport/compare/setting_values.py": {"found"},
     "wdport/conversion/convert.py": {"shown"},
     "wdport/conversion/manifest_schema.py": {"kept"},

@@ -16,22 +16,22 @@ WORDS = re.compile(
 """WaveletDiff's own: its name and its transform's, what it diffuses, its levels, and the fields of its configuration
 that no other model has."""
 
-HOME = ("families/waveletdiff/", "wavelets/")
+HOME = ("uses/waveletdiff/", "uses/wavelets/")
 
-REGISTRY = ("families/shipped.py",)
+REGISTRY = ("families/shipped.py", "moved.py")
 """Where families are named, each as one module; they may have its name and no other word."""
 
 GENERAL = {
-    "diffusion/plans.py": "the coefficients of a row of updates",
-    "diffusion/run_plan.py": "the same, as the scan takes them",
-    "diffusion/sampler_updates.py": "the same",
-    "exporting/model_side.py": "those of a sampler's plan",
-    "data/__init__.py": "the coefficients of any transform, which is an argument",
-    "data/pipeline.py": "the same",
+    "uses/diffusion/plans.py": "the coefficients of a row of updates",
+    "uses/diffusion/run_plan.py": "the same, as the scan takes them",
+    "uses/diffusion/sampler_updates.py": "the same",
+    "uses/exporting/model_side.py": "those of a sampler's plan",
+    "uses/data/__init__.py": "the coefficients of any transform, which is an argument",
+    "uses/data/pipeline.py": "the same",
 }
 """Files where "coefficient" is the word of mathematics; no other word of the list may be there."""
 
-DEFAULTS = {"cli/sample.py": {"coefficient"}}
+DEFAULTS = {"uses/cli/sample.py": {"coefficient"}}
 """Words that the command line's texts for this family may have: the default output."""
 
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from wdport.backend import choose_backend, register_models
 from wdport.errors import WdportError
+from wdport.moved import find_moved
 from wdport.version import VERSION as __version__
 
 if TYPE_CHECKING:
@@ -105,3 +106,4 @@ def __dir__() -> list[str]:
 
 choose_backend()
 register_models()
+find_moved()

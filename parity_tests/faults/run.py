@@ -18,13 +18,15 @@ from parity_tests.faults.training import TRAINING_FAULTS
 from wdport.compare.run_cases import Say
 from wdport.errors import UsageError
 from wdport.families.faults import Bounds, FaultGroup, FaultSet, Kill, Mutant
-from wdport.families.roles import Referenced, Sampled, Trained
+from wdport.families.roles import Referenced, Trained
 from wdport.parity.run_gates import Setup
-from wdport.parity.selftest.inject import inject, run_mutants, run_sampler_faults, run_training_faults
+from wdport.parity.selftest.inject import inject, run_mutants, run_training_faults
 from wdport.parity.selftest.result import Alarm, GroupResult, Variant, rejected_by
 from wdport.parity.selftest.run import gather
 from wdport.parity.selftest.specimen import EAGER, Injected, Recalled, Specimen
 from wdport.parity.verdict_api import Verdict
+from wdport.uses.gates.sampler_faults import run_sampler_faults
+from wdport.uses.roles import Sampled
 
 
 def run_faults(family: str, held: Bounds, say: Say) -> tuple[list[GroupResult], list[Variant], bool]:

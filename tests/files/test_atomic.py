@@ -290,20 +290,20 @@ WRITERS = {
     "recorder.py": "copied on its own into the environments of others",
     "files/keras_file.py": "writes to the name that the writer gives it",
     "proving/proof.py": "writes a table and random weights into a temporary folder",
-    "training/initial.py": "writes random weights into a temporary folder",
+    "uses/training/initial.py": "writes random weights into a temporary folder",
     "conversion/convert.py": "writes the manifest to the name that the writer gives it",
-    "sampling/parts.py": "writes into the file that the writer opens",
+    "uses/sampling/parts.py": "writes into the file that the writer opens",
     "cli/signals.py": "opens standard streams that are closed",
-    "cli/codec.py": "writes to the name that the writer gives it",
-    "cli/generate.py": "writes to the name that the writer gives it",
-    "training/run_state.py": "writes to the name that the writer gives it",
+    "uses/cli/codec.py": "writes to the name that the writer gives it",
+    "uses/cli/generate.py": "writes to the name that the writer gives it",
+    "uses/training/run_state.py": "writes to the name that the writer gives it",
     "files/sealed_archive.py": "writes to the name that the writer gives it",
-    "families/masked_lm/port.py": "Keras names the folder, which it packs into its archive",
+    "uses/masked_lm/port.py": "Keras names the folder, which it packs into its archive",
     "files/animation.py": "writes to the name that the writer gives it",
     "parity/repro.py": "writes to the names that the writer gives it",
     "parity/reports/markdown.py": "appends to the summary of a step",
-    "exporting/isolated.py": "results in the temporary folder of its process",
-    "exporting/verification.py": "inputs in that folder",
+    "uses/exporting/isolated.py": "results in the temporary folder of its process",
+    "uses/exporting/verification.py": "inputs in that folder",
 }
 """Every module that opens, renames or syncs a file to write, and why it may."""
 
@@ -326,7 +326,7 @@ def writing_calls(path: Path) -> list[str]:
 
 def test_nothing_else_writes_files() -> None:
     found = {str(path.relative_to(ROOT / "wdport")) for path in (ROOT / "wdport").rglob("*.py") if writing_calls(path)}
-    packed_into_an_open_file = {"files/samples_writer.py", "exporting/artifact.py"}
+    packed_into_an_open_file = {"files/samples_writer.py", "uses/exporting/artifact.py"}
     assert found - packed_into_an_open_file == set(WRITERS)
 
 

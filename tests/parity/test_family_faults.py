@@ -12,9 +12,10 @@ from parity_tests.faults.run import run_state_faults
 from parity_tests.faults.samplers import SCHEDULER_FAULTS, faults_of
 from wdport.families.faults import FaultSet
 from wdport.keras_runtime import layers_by_path
-from wdport.parity.selftest.inject import run_mutants, run_sampler_faults
+from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.specimen import Specimen
 from wdport.uses.diffusion.scheduler_config import Scheduler
+from wdport.uses.gates.sampler_faults import run_sampler_faults
 from wdport.uses.unet2d.family import FAMILY
 
 UNET2D, WAN_VAE, MASKED_LM = map(fault_set, ("unet2d", "wan_vae", "masked_lm"))

@@ -7,16 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
 from tests.schemas.json_schema import Schema, schema_of
-from wdport.cli.results import (
-    CodedDocument,
-    ConversionDocument,
-    ExportDocument,
-    GeneratedDocument,
-    InspectionDocument,
-    RecordingDocument,
-    SamplesDocument,
-    TrainingDocument,
-)
+from wdport.cli.results import ConversionDocument, InspectionDocument, RecordingDocument
 from wdport.compare.findings import GATES
 from wdport.conversion.manifest_schema import Manifest
 from wdport.conversion.table_documents import CheckDocument, ExplanationDocument
@@ -37,6 +28,7 @@ from wdport.porting.outline.result import OutlineDocument
 from wdport.proving.port_document import PortDocument
 from wdport.proving.suggest import SuggestionDocument
 from wdport.shared_types import given
+from wdport.uses.cli.results import CodedDocument, ExportDocument, GeneratedDocument, SamplesDocument, TrainingDocument
 from wdport.uses.custom_sampled import DiffusionForm, FlowForm, NoiseLevelsForm
 from wdport.uses.data.statistics import StatisticsForm
 from wdport.uses.evaluation.document import EvaluationDocument

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, redirect_stdout, suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import click
 
@@ -22,12 +22,12 @@ from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
 from wdport.cli.verb import Verb
 from wdport.errors import UsageError, WdportError, printable
+from wdport.families.shipped import provided
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import KERAS, format_at
 from wdport.files.outputs import is_replaceable, require_apart
 from wdport.options import Operand
 from wdport.parity.verify_options import REPRO_KINDS, Pair, PairOptions, RunOptions
-from wdport.uses.cli.verification import verify_exported
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -39,6 +39,11 @@ class Arguments:
 
     files: Annotated[tuple[str, ...], Operand(
         metavar="[CHECKPOINT] CONVERTED", files=(*CHECKPOINTS, *CONVERTED, ".stablehlo"))]  # fmt: skip
+
+
+VerifyExported = Callable[[Sequence[str], Mapping[str, Any]], int | None]
+"""Verifies the second file, if it is a program that was exported from the first, and returns the exit code; ``None`` if
+it is none."""
 
 
 class Verify(Verb):
@@ -71,11 +76,12 @@ def command(files: tuple[str, ...], **options: Any) -> int:
     could not be compared.
     """
     from wdport.parity.verify_options import is_fresh
-    from wdport.uses.exporting.artifact import SUFFIX, is_artifact
 
     run = request_of(RunOptions, options)
-    if len(files) == 2 and options["against"] is None and (files[1].endswith(SUFFIX) or is_artifact(Path(files[1]))):
-        return verify_exported(files, options)
+    if len(files) == 2 and options["against"] is None:
+        verify_exported = cast(VerifyExported, provided("artifacts"))
+        if (code := verify_exported(files, options)) is not None:
+            return code
     old, new = (None, run.baseline) if run.update_baseline else (run.baseline, None)
     verdicts, others = _verdict_reports(run), reports(baseline=new)
     with _no_other_reports(verdicts):

@@ -33,6 +33,7 @@ from wdport.conversion.optimizer_file import (
 from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.conversion.stream import VariableStream
 from wdport.conversion.stream_writer import Storage, write_streamed
+from wdport.conversion.units import read_units
 from wdport.conversion.values import Progress, ValueFinding, ValueLint, converted_arrays
 from wdport.errors import InputError, UsageError, require_paths, require_values
 from wdport.families.roles import Documented, Guessing, KeptByKeras
@@ -45,7 +46,6 @@ from wdport.files.outputs import OutputPath, require_apart
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.model import STATED, Array
 from wdport.options import PathText
-from wdport.uses.data.units import read_units
 
 ADAMS = ("adam", "adamw")
 

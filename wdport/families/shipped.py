@@ -1,8 +1,12 @@
-"""The families that wdport ships; nothing is imported here."""
+"""What wdport ships besides its core: model families, and what one does with a converted model.
+
+The core names them here and imports none of them: a module is imported when it is first used.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from importlib import import_module
 from types import MappingProxyType
 from typing import Final
 
@@ -26,3 +30,19 @@ PORTS: Final = (*(f"{HOME}.{name}.port" for name in SHIPPED), f"{HOME}.wavelets.
 
 CANARY: Final = f"{HOME}.waveletdiff.canary"
 """The module with the faults that `verify` tries before it judges by a policy; it needs torch."""
+
+USES: Final[Mapping[str, str]] = MappingProxyType({
+    "gates": f"{HOME}.gates.provided:GATES",
+    "canary": f"{HOME}.gates.sampler_faults:canary_kills",
+    "units": f"{HOME}.data.units:read_units",
+    "artifacts": f"{HOME}.cli.verification:verify_exported",
+})  # fmt: skip
+"""What the core asks of the uses, each as MODULE:NAME: the gates of :class:`wdport.parity.uses.UseGates`, the known
+faults of :data:`wdport.parity.selftest.inject.UseFaults`, the units of :class:`wdport.conversion.units.DataUnits`, and
+the programs of :data:`wdport.cli.verify.VerifyExported`."""
+
+
+def provided(name: str) -> object:
+    """The object of one entry of :data:`USES`."""
+    module, _, attribute = USES[name].partition(":")
+    return getattr(import_module(module), attribute)

@@ -26,11 +26,11 @@ from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe, stateless_call, tensors
 from wdport.compare.programs import TRACING, narrow_softmaxes
 from wdport.conversion.prepare import Prepared
-from wdport.families.roles import KeptByKeras, Sampled
+from wdport.families.roles import KeptByKeras
 from wdport.keras_runtime import variable_values
 from wdport.model import Array, KerasModel
+from wdport.parity.uses import NetworkInUse, use_gates
 from wdport.recorder import changed_tokens, isolate, lifted, one_line, record, run
-from wdport.uses.gates.trajectories import WHOLE, SamplingNetwork
 
 Ran = tuple[Outputs, Calls]
 """The outputs of a run of the reference, and every call in it."""
@@ -39,10 +39,10 @@ POLICY = "mixed_bfloat16"
 
 
 def bfloat16_gate(
-    prepared: Prepared, comparison: Comparison, cases: Sequence[Case], samples: bool = False
+    prepared: Prepared, comparison: Comparison, cases: Sequence[Case], in_use: bool = False
 ) -> tuple[Gate, dict[str, float]]:
-    """Run cases with the current weights; return the gate and the largest ratios by the reference's names. If the model
-    ``samples``, the network that samplers run is compared as a whole, in the first case."""
+    """Run cases with the current weights; return the gate and the largest ratios by the reference's names. If there is
+    a network ``in_use``, it is compared as a whole, in the first case."""
     taps, model = comparison.alignment.always, _model(prepared, comparison)
     probe = Probe(model, {layer_of(tap.candidate) for tap in taps})
     ratios: dict[tuple[str, str], float] = {}
@@ -54,15 +54,15 @@ def bfloat16_gate(
         for part, pairs in (("", errors.alone), (" inputs", errors.inputs)):
             for name, pair in pairs.items():
                 ratios[name, part] = max(pair.ratio, ratios.get((name, part), 0.0))
-    if samples and isinstance(prepared.family, Sampled):
-        network = SamplingNetwork(prepared.family, prepared.config, {POLICY: model}, full=False)
-        ratios[WHOLE, ""] = _whole(comparison, network, cases[0]).ratio
+    network = use_gates().network(prepared.family, prepared.config, {POLICY: model}, full=False) if in_use else None
+    if network is not None:
+        ratios[network.name, ""] = _whole(comparison, network, cases[0]).ratio
     largest: dict[str, float] = {}
     for (name, _), ratio in ratios.items():
         largest[name] = max(ratio, largest.get(name, 0.0))
     inputs = comparison.signature.in_port(cast(comparison.reference.inputs(cases[0]), np.float32))
     narrow = [] if isinstance(prepared.family, KeptByKeras) else narrow_layers(model, inputs)
-    return _gate(ratios, len(taps) + len(comparison.outputs) + samples, narrow), largest
+    return _gate(ratios, len(taps) + len(comparison.outputs) + in_use, narrow), largest
 
 
 def narrow_layers(model: KerasModel, inputs: tuple[Array, ...]) -> list[str]:
@@ -90,8 +90,8 @@ def _gate(ratios: Mapping[tuple[str, str], float], expected: int, narrow: Sequen
     return GATES["B'"].gate(len({name for name, _ in ratios}), expected, measures, facts)
 
 
-def _whole(comparison: Comparison, network: SamplingNetwork, case: Case) -> ErrorPair:
-    """The errors of the network that samplers run and of the whole reference."""
+def _whole(comparison: Comparison, network: NetworkInUse, case: Case) -> ErrorPair:
+    """The errors of the network in use and of the whole reference."""
     import torch
 
     modules = comparison.modules

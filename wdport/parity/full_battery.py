@@ -23,9 +23,9 @@ from wdport.parity.gradient_gate import GradientErrors, gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import OptimizerErrors, PortTraining, optimizer_gate
 from wdport.parity.optimizer_steps import BATCH
+from wdport.parity.uses import NetworkInUse, use_gates
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted
-from wdport.uses.gates.trajectories import SamplingNetwork, trajectories_gate, trajectory_reference
 
 SEED = 5
 # With a gain of 32, so that attention's logits are large.
@@ -51,7 +51,7 @@ class FullBattery:
 
 
 def run_full_battery(
-    prepared: Prepared, comparison: Comparison, sampling: SamplingNetwork | None, say: Callable[[str], None]
+    prepared: Prepared, comparison: Comparison, in_use: NetworkInUse | None, say: Callable[[str], None]
 ) -> FullBattery:
     """Run it with the current weights. Afterwards the float32 models are dropped and the others are trained."""
     models, taps, family = comparison.candidate.models, comparison.alignment.taps, prepared.family
@@ -64,16 +64,15 @@ def run_full_battery(
         compiling = pool.submit(probe.compile, signature.in_port(inputs))
         say("bfloat16")
         with comparison.clock.gate("B'"):
-            low, ratios = bfloat16_gate(prepared, comparison, BFLOAT16_CASES, sampling is not None)
+            low, ratios = bfloat16_gate(prepared, comparison, BFLOAT16_CASES, in_use is not None)
         release_memory()
         path: Gate | None = None
         trajectories: tuple[Trajectory, ...] = ()
-        if sampling is not None:
+        if in_use is not None:
             say("sampling trajectories")
             with highest_precision(), comparison.clock.gate("E"):
                 # Nothing holds the reference afterwards: it would keep the float32 module in memory.
-                path, trajectories = trajectories_gate(trajectory_reference(sampling.family, prepared, comparison),
-                                                       models, (sampling.family, prepared.config))  # fmt: skip
+                path, trajectories = use_gates().trajectories(prepared, comparison)
             release_memory()
         say("running the port eagerly")
         with comparison.clock.gate("A"):

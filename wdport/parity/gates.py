@@ -12,10 +12,11 @@ from wdport.compare.comparison import Comparison
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.measure import ulps
 from wdport.conversion.prepare import Prepared
-from wdport.families.roles import KeptByKeras, Referenced, Sampled, Trained
+from wdport.families.roles import KeptByKeras, Referenced, Trained
 from wdport.keras_runtime import variables_by_path
 from wdport.parity.model_pair import Weights
 from wdport.parity.reports.phrases import at_layers
+from wdport.parity.uses import use_gates
 
 
 def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence[Finding]) -> Gate:
@@ -63,7 +64,7 @@ def _notes(prepared: Prepared, comparison: Comparison) -> list[str]:
     if isinstance(family, Referenced) and not comparison.reference.code and comparison.modules:
         notes.append(f"the reference is {family.library_of(prepared.config)}")
     if not isinstance(family, KeptByKeras):
-        there = {"A'": bool(prepared.constants), "E": isinstance(family, Sampled), "E'": isinstance(family, Sampled),
+        there = {"A'": bool(prepared.constants), **dict.fromkeys(use_gates().lacking(family), False),
                  "D": isinstance(family, Trained)}  # fmt: skip
         if lacking := [str(GATES[letter]) for letter, has in there.items() if not has]:
             notes.append(f"gates that {family.name} does not have: {', '.join(lacking)}")

@@ -12,11 +12,12 @@ from wdport.compare.findings import OUTPUT
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared
 from wdport.errors import MachineError
-from wdport.families.roles import Completing, Sampled, Trained
+from wdport.families.roles import Trained
 from wdport.parity.file_pair import both_files
 from wdport.parity.fresh.process import Worker, from_json, to_json
 from wdport.parity.model_pair import user_reference
 from wdport.parity.recording import open_recording
+from wdport.parity.uses import use_gates
 from wdport.parity.verify import recorded_plan
 from wdport.parity.verify_options import Pair
 from wdport.recorder import module_names
@@ -60,10 +61,9 @@ def _expected(
     prepared: Prepared, names: Sequence[str], full: bool, resume: bool = False, train: bool = False
 ) -> PlannedItems:
     family, config = prepared.family, prepared.config
-    sampled = isinstance(family, Sampled) and not family.unsampled(config)
     there = {"0": True, "A'": bool(prepared.constants), "B'": full, "C": full,
-             "D": full and isinstance(family, Trained), "D'": resume, "M": train or full, "E": full and sampled,
-             "E'": sampled, "H": sampled, "I": isinstance(family, Completing)}  # fmt: skip
+             "D": full and isinstance(family, Trained), "D'": resume, "M": train or full,
+             **use_gates().planned(family, config, full)}  # fmt: skip
     features = family.features(config)
     rows = [row.torch for row in prepared.table.taps if row.when is None or row.when in features]
     layers = [name for name in names if any(row.match(name) is not None for row in rows)]

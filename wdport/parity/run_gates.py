@@ -11,14 +11,12 @@ from __future__ import annotations
 import platform
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from typing import Final
 
 import jax
-import numpy as np
 
 from wdport.compare.activities import seconds_since, seconds_spent, spent_on
 from wdport.compare.calls import CASES, Case
@@ -32,9 +30,8 @@ from wdport.compare.run_cases import Say, compare
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.families.registry import package_of_family
-from wdport.families.roles import Completing, KeptByKeras, Referenced, Sampled
+from wdport.families.roles import KeptByKeras, Referenced
 from wdport.families.shipped import HOME
-from wdport.jax_settings import fast_compile
 from wdport.model import Array
 from wdport.options import PathText
 from wdport.parity.diagnose import probable_causes
@@ -46,59 +43,10 @@ from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, resumed_gate
 from wdport.parity.saved_model import rebuilt_otherwise
 from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
+from wdport.parity.uses import NetworkInUse, use_gates
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
-from wdport.recorder import highest_precision, lifted, run
-from wdport.uses.gates.end_to_end.generation import SidePair, Tokens, generation_gate
-from wdport.uses.gates.end_to_end.samplers import SEED, samplers_gate
-from wdport.uses.gates.trajectories import SamplingNetwork, file_process, reference_network
-from wdport.uses.sampling.network import keras_network
 from wdport.version import VERSION
-
-
-def use_gates(prepared: Prepared, comparison: Comparison, samples: bool, full: bool) -> list[Gate]:
-    """The gates of the verbs that the family offers; ``samples`` states whether the model draws samples."""
-    family, gates = prepared.family, []
-    if samples and isinstance(family, Sampled):
-        with comparison.clock.gate("H"):
-            gates.append(_samplers(family, prepared, comparison, full))
-    if isinstance(family, Completing):
-        precision = highest_precision() if comparison.modules else nullcontext()  # a recording needs no torch
-        with comparison.clock.gate("I"), precision:
-            pair = SidePair(family, comparison.candidate.models, _tokens(comparison))
-            gates.append(generation_gate(pair, full))
-    return gates
-
-
-def _samplers(family: Sampled, prepared: Prepared, comparison: Comparison, full: bool) -> Gate:
-    model, config = comparison.candidate.models["float64"], prepared.config
-    signature, modules = comparison.signature, comparison.modules
-    # a recording has no tables: its port's own are compared with their formulas
-    process = file_process(family, prepared) if modules else keras_network(model, (family, config)).process()
-    stated = signature.in_port(signature.make(SEED, 2, 1.0))[0].shape[1:]  # an input of one sample may be longer
-    decode = next((port.decode for port in signature.outputs if not port.parts), None)
-
-    def plain(state: Array, times: Array, condition: Array | None) -> Array:
-        return reference_network(signature, condition, modules["float64"])(state, times)
-
-    return samplers_gate(model, family, config, process, stated, decode, plain if full and modules else None)
-
-
-def _tokens(comparison: Comparison) -> Tokens:
-    """The reference's logits; those of the port's call, which float64 (A) compares with it, if it is a recording."""
-    modules = comparison.modules
-
-    def called(dtype: str, tokens: Array, read: Array) -> Array:
-        with jax.enable_x64(dtype == "float64"), jax.default_matmul_precision("highest"):
-            # float64 (A) has compared this call with the recording, so it may serve as the reference here.
-            call = jax.jit(comparison.candidate.models[dtype], compiler_options=fast_compile())
-            return np.asarray(call((tokens.astype(np.int32), read)))
-
-    def observed(dtype: str, tokens: Array, read: Array) -> Array:
-        with lifted() if dtype == "float64" else nullcontext():
-            return run(modules[dtype], (tokens.astype(np.int64), read))[0]
-
-    return observed if modules else called
 
 
 @dataclass(frozen=True)
@@ -175,7 +123,7 @@ class _Run:
         start = TrainingStart(self.prepared, self.converted, self.sides) if trained else None
         self.clock.add("0", time.monotonic() - subject.started)
         self.sets = WeightSets(self.prepared, self.sides, self.weights)
-        self.sampling = None if setup.network else self._sampling_network()
+        self.in_use = None if setup.network else self._network_in_use()
         self.comparison = self._compare()
         with spent_on("comparing"):
             unequal += rebuilt_otherwise(self.converted, self.sides.candidates, self._inputs)
@@ -190,8 +138,8 @@ class _Run:
             say("training mode")
             with self.clock.gate("M"):
                 self.gates.append(training_mode_gate(start))
-        if self.sampling is not None:
-            self.gates += [self.sampling.gate(self.more.trajectories), *([self.more.path] if self.more.path else [])]
+        if self.in_use is not None:
+            self.gates += [self.in_use.gate(self.more.trajectories), *([self.more.path] if self.more.path else [])]
 
     def _inputs(self) -> list[tuple[Array, ...]]:
         """The port's inputs of every case."""
@@ -209,18 +157,15 @@ class _Run:
             findings += misread(converted, variables)
         return findings
 
-    def _sampling_network(self) -> SamplingNetwork | None:
-        """The network that samplers run, if the model is sampled from."""
+    def _network_in_use(self) -> NetworkInUse | None:
         family, config = self.prepared.family, self.prepared.config
-        if not isinstance(family, Sampled) or family.unsampled(config):
-            return None
-        return SamplingNetwork(family, config, self.sides.candidates, self.full)
+        return use_gates().network(family, config, self.sides.candidates, self.full)
 
     def _compare(self) -> Comparison:
         prepared, family = self.prepared, self.prepared.family
         candidate = Candidate(self.sides.candidates, prepared.table, family.signature(prepared.config),
                               family.features(prepared.config), self.sets.use, self.setup.eager)  # fmt: skip
-        return compare(self.sides.reference, candidate, self.subject.probes, companion=self.sampling, clock=self.clock,
+        return compare(self.sides.reference, candidate, self.subject.probes, companion=self.in_use, clock=self.clock,
                        brief=self.setup.brief, say=self.say)  # fmt: skip
 
     def _gates(self, unequal: Sequence[Finding]) -> list[Gate]:
@@ -237,14 +182,15 @@ class _Run:
         for gate in family_gates[:1]:  # several would be made at once
             self.clock.add(gate.name, time.monotonic() - before)
         self.say("samplers and generation")
-        return [*gates, *family_gates, *use_gates(prepared, self.comparison, self.sampling is not None, self.full)]
+        in_use = use_gates().gates(prepared, self.comparison, self.in_use is not None, self.full)
+        return [*gates, *family_gates, *in_use]
 
     def _full_battery(self) -> FullBattery:
         if not self.full:
             return gradient_battery(self.prepared, self.comparison) if self.setup.gradients else FullBattery()
         if self.comparison.evidence is None:  # otherwise they are needed to look for causes
             self.sets.forget()
-        return run_full_battery(self.prepared, self.comparison, self.sampling, self.say)
+        return run_full_battery(self.prepared, self.comparison, self.in_use, self.say)
 
     def _causes(self, repro: PathText | None) -> dict[str, tuple[str, ...]]:
         """Probable causes of the first faults; the first faulty layer is written to ``repro``."""

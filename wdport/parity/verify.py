@@ -24,6 +24,7 @@ from wdport.compare.measure import same_bits
 from wdport.compare.run_cases import Say
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import Prepared, Settings, planned
+from wdport.conversion.units import read_units
 from wdport.errors import (
     IncompleteError,
     InputError,
@@ -57,8 +58,6 @@ from wdport.parity.run_gates import EVERYTHING, Setup, VerifySubject, run_gates
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_options import Pair, require_repro
 from wdport.recorder import Tensors, battery
-from wdport.uses.data.units import read_units
-from wdport.uses.gates.data_statistics import other_statistics
 
 
 class Described:
@@ -249,7 +248,7 @@ def compare_files(
         ]
         # Only what is the same by both ways of the conversion's own code.
         subjects = {finding.subject for finding in unequal}
-        findings = other_statistics(units, opened.config.to_dict())
+        findings = () if units is None else units.differences(opened.config.to_dict())
         unequal += [finding for finding in findings if finding.subject not in subjects or not finding.subject]
         say("building four models")
         reference = setup.reference

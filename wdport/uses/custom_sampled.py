@@ -36,7 +36,8 @@ from wdport.uses.diffusion.scheduler_config import LEARNED_RANGE, Scheduler
 if TYPE_CHECKING:
     from jax import Array as Tensor
 
-    from wdport.families.roles import OwnFamily, Sampled
+    from wdport.families.roles import OwnFamily
+    from wdport.uses.roles import Sampled
 
 _Share = Annotated[float, Meta(gt=0, lt=1)]
 _Word = Annotated[str, Meta(pattern=r"^[^\W\d]\w*$")]

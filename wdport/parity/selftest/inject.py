@@ -11,31 +11,23 @@ from math import inf, log10
 from typing import cast
 
 import jax
-import numpy as np
 
 from wdport.compare.calls import layer_of
 from wdport.compare.findings import Gate
-from wdport.compare.gate_bounds import TRAJECTORY
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.errors import IncompleteError, InternalError, MisfitError
 from wdport.families.faults import Bounds, FaultSet, Kill, Mutant, fate
-from wdport.families.roles import Sampled, Trained
-from wdport.families.shipped import CANARY
+from wdport.families.roles import Family, Trained
+from wdport.families.shipped import CANARY, provided
 from wdport.parity.diagnose import tapped
 from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.result import rejected_by
 from wdport.parity.selftest.specimen import Injected, Specimen
 from wdport.parity.training_faults import CANARY_FAULTS, TrainingFault, kill_training_faults
 from wdport.parity.verdict_api import Verdict
-from wdport.uses.diffusion.faults import TARGET_MIXED_UP, SamplerFault
-from wdport.uses.diffusion.process import Process
-from wdport.uses.gates.trajectories import (
-    TrajectoryReference,
-    kill_sampler_faults,
-    reference_network,
-    trajectories_gate,
-    trial_condition,
-)
+
+UseFaults = Callable[[Family, Specimen, Bounds], Iterator[Kill]]
+"""The outcomes of the known faults of what a model is used for."""
 
 JUDGED = ("0", "A", "A'", "B")
 """The gates of the network, in the order in which they are asked."""
@@ -142,36 +134,6 @@ def kill_of(specimen: Specimen, mutant: Mutant, place: str, judgement: Judgement
                 equivalent=mutant.equivalent, inputs=judgement.inputs)  # fmt: skip
 
 
-SAMPLER_PLACE = "the sampler"
-
-
-def run_sampler_faults(
-    family: Sampled, specimen: Specimen, faults: Callable[[Process], Sequence[SamplerFault]],
-    held: Bounds | None = None, sound: bool = True,
-) -> Iterator[Kill]:  # fmt: skip
-    """Yield the outcome of no fault, if ``sound`` asks for it, then of every one that ``faults`` has of the family's
-    process."""
-    limit = {**default_bounds(), **(held or {})}["trajectory"]
-    name, reference, model = specimen.name, _reference(family, specimen), specimen.model("float64")
-    if sound:
-        gate, _ = trajectories_gate(reference, {"float64": model})
-        worst = float("inf") if gate.worst is None else gate.worst
-        yield fate(name, SAMPLER_PLACE, "E", "", log10(worst / limit) if worst else -np.inf, not gate.passed)
-    for fault, margin, killed in kill_sampler_faults(reference, model, faults(reference.process)):
-        # The margin is over the default bound.
-        over = margin - log10(limit / TRAJECTORY)
-        yield fate(name, SAMPLER_PLACE, "E", fault, over, killed and over > 0.0)
-
-
-def _reference(family: Sampled, specimen: Specimen) -> TrajectoryReference:
-    """The reference's network with the schedule in its tensors."""
-    sources = {constant: source for source, constant in specimen.plan.checks.items()}
-    process = family.process(specimen.config, lambda name: specimen.tensors[sources[name]])
-    about, signature = family.diffused(specimen.config), specimen.family.signature(specimen.config)
-    network = reference_network(signature, trial_condition(about), specimen.live.modules["float64"])
-    return TrajectoryReference(network, process, about.shape)
-
-
 TRAINING_PLACE = "the training step"
 
 
@@ -203,7 +165,6 @@ def quick_faults(held: Bounds) -> Iterator[Kill]:
     yield from run_mutants(specimen, held=held, diagnose=False)
     for group in canary.around(held):
         yield from group.kills
-    if isinstance(family, Sampled):
-        yield from run_sampler_faults(family, specimen, lambda _: (TARGET_MIXED_UP,), held, sound=False)
+    yield from cast(UseFaults, provided("canary"))(family, specimen, held)
     if isinstance(family, Trained) and held["gradient"] > default_bounds()["gradient"]:
         yield from run_training_faults(family, specimen, CANARY_FAULTS, held)

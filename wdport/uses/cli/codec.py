@@ -26,8 +26,8 @@ from wdport.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
 from wdport.uses.cli.model_inputs import model_inputs
 
 if TYPE_CHECKING:
-    from wdport.cli.results import CodedDocument
     from wdport.model import Array, Coded
+    from wdport.uses.cli.results import CodedDocument
 
 DTYPES = ("float32", "bfloat16")
 LATENTS = (".npz", ".npy")
@@ -185,9 +185,9 @@ def _run(
         target_of: checks the output.
         plan: checks the array, and returns the work and the fields of the document that only this verb knows.
     """
-    from wdport.cli.results import CodedDocument
     from wdport.conversion.load import load_model, open_converted
-    from wdport.families.roles import Autoencoder
+    from wdport.uses.cli.results import CodedDocument
+    from wdport.uses.roles import Autoencoder
 
     inputs = model_inputs(request.model, request.sha256, **{names[0]: source})
     converted = open_converted(request.model)

@@ -25,9 +25,9 @@ from wdport.uses.cli.model_inputs import SAMPLERS, SPACING, model_inputs, not_sa
 from wdport.uses.cli.verification import require_passed, unverified, verified_artifact, verified_row
 
 if TYPE_CHECKING:
-    from wdport.cli.results import ExportDocument
     from wdport.conversion.inverse import Restored
     from wdport.conversion.load import Converted
+    from wdport.uses.cli.results import ExportDocument
     from wdport.uses.exporting.api import Exported, Order
     from wdport.uses.exporting.verification import Verification
 
@@ -175,7 +175,7 @@ def _document(
     name: str, to: Literal["stablehlo", "torch"], path: Path, verification: Verification | None, **described: Any
 ) -> ExportDocument:
     """What was written; ``described`` are the fields of this kind of file."""
-    from wdport.cli.results import ExportDocument
+    from wdport.uses.cli.results import ExportDocument
 
     gates = [gate.document() for gate in verification.gates] if verification else UNSET
     return ExportDocument(model=name, to=to, output=output_file(path), verified=gates, **described)
@@ -243,7 +243,7 @@ def _exported(converted: Converted, dtype: str, target: Target, order: Order) ->
 
 def _program_document(name: str, exported: Exported, verification: Verification | None) -> ExportDocument:
     """What was written; shapes are those of one sample, and of a network's whole arrays."""
-    from wdport.cli.results import ExportedSampler
+    from wdport.uses.cli.results import ExportedSampler
 
     held, plan = exported.facts, exported.plan
     arrays = {array[0]: array[1] for array in (exported.state, exported.decoded) if array}

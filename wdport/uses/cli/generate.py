@@ -15,7 +15,6 @@ from wdport.cli.console import console, counted, facts, size
 from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.errors import UsageError, printable
-from wdport.families.roles import Completing
 from wdport.files.atomic import write_text
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.model_target import Target, file_target
@@ -25,9 +24,10 @@ from wdport.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
 from wdport.shared_types import POLICIES
 from wdport.uses.cli.model_inputs import model_inputs
 from wdport.uses.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
+from wdport.uses.roles import Completing
 
 if TYPE_CHECKING:
-    from wdport.cli.results import GeneratedDocument
+    from wdport.uses.cli.results import GeneratedDocument
     from wdport.uses.generation import Generated
     from wdport.uses.generation.prompts import Words
 
@@ -161,7 +161,7 @@ def document_of(
     model: str, prompts: NamedFile | None, generated: Generated, settings: Mapping[str, Any], seconds: float
 ) -> GeneratedDocument:
     """The completed texts and the settings that they were made with; ``prompts`` is their file."""
-    from wdport.cli.results import GeneratedDocument, GeneratedText
+    from wdport.uses.cli.results import GeneratedDocument, GeneratedText
 
     texts = [None] * len(generated) if generated.words is None else generated.texts
     parts = zip(generated.tokens, generated.steps, texts, strict=True)

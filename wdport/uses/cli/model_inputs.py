@@ -61,8 +61,8 @@ def open_sampled(model: str, mapping: str | None, function: str | None) -> Conve
 
 def not_sampled(converted: Converted) -> tuple[str, str] | None:
     """Why a model draws no samples, and what to do; None if it does."""
-    from wdport.families.roles import Sampled
     from wdport.mapping.table import CUSTOM
+    from wdport.uses.roles import Sampled
 
     if not isinstance(converted.family, Sampled):
         if converted.family.name == CUSTOM:

@@ -17,7 +17,6 @@ from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import leave, parse_devices, require_jax, start_jax
 from wdport.conversion.load import Converted
 from wdport.errors import InputError, MachineError, UsageError, printable
-from wdport.families.roles import Sampled
 from wdport.files.figure import ANIMATED, animate_samples, draw_samples, figure_target, is_point, max_drawn
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import file_sha256
@@ -29,10 +28,11 @@ from wdport.model import FORMER_SAMPLERS, Array, Decoding, Diffused, NotDecoded
 from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, SHA256, Operand, Option
 from wdport.shared_types import POLICIES
 from wdport.uses.cli.model_inputs import SAMPLERS, SPACING, model_inputs, open_sampled, stored_variables
+from wdport.uses.roles import Sampled
 from wdport.version import VERSION
 
 if TYPE_CHECKING:
-    from wdport.cli.results import SamplesDocument
+    from wdport.uses.cli.results import SamplesDocument
     from wdport.uses.sampling import Job, Request
     from wdport.uses.sampling.job import SamplingRun
 
@@ -314,7 +314,7 @@ def _document(
     request: SampleRequest, files: Files, job: Job, ran: SamplingRun, known_values: NDArray[np.float64] | None
 ) -> SamplesDocument:
     """What was drawn, without the hash of the file; seconds are those of this run."""
-    from wdport.cli.results import KnownValues, SamplesDocument, SamplesFile
+    from wdport.uses.cli.results import KnownValues, SamplesDocument, SamplesFile
 
     sampler, about = job.sampler, job.sampler.programs.network.about
     plan, decoding, spread = sampler.plan, about.decoding, sampler.spread

@@ -17,7 +17,6 @@ from wdport.checkpoint.optimizer import has_optimizer
 from wdport.cli.click_options import arguments, refuse
 from wdport.cli.console import console, facts, size, steps
 from wdport.cli.documents import Destination, give
-from wdport.cli.results import TrainingDocument
 from wdport.conversion.convert import convert
 from wdport.conversion.converted_optimizer import load_optimizer, save_optimizer
 from wdport.conversion.load import load_model, open_converted
@@ -25,7 +24,7 @@ from wdport.conversion.optimizer_file import optimizer_path
 from wdport.conversion.prepare import training_configuration
 from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.registry import known_model, own_model
-from wdport.families.roles import Family, Fresh
+from wdport.families.roles import Family
 from wdport.files.atomic import scratch_folder
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
@@ -34,6 +33,7 @@ from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.model import PUBLIC, Array, KerasModel, Recipe
 from wdport.optimizers.recipe import RATE, optimizer_of
 from wdport.uses.cli.prompts import TEXTS, read_lines
+from wdport.uses.cli.results import TrainingDocument
 from wdport.uses.cli.train_request import TrainRequest, is_checkpoint
 from wdport.uses.data.arrays import npy_array
 from wdport.uses.data.numpy_files import WITH_BOOLEANS
@@ -41,6 +41,7 @@ from wdport.uses.data.series import read_series
 from wdport.uses.data.table import data_file
 from wdport.uses.diffusion.process import UNIFORM
 from wdport.uses.generation.prompts import require_words, words_of
+from wdport.uses.roles import Fresh
 from wdport.uses.training.initial import is_library_configuration
 from wdport.uses.training.model import family_recipe, new_configuration, new_model, recipe_of, training_model
 from wdport.uses.training.network_training import NetworkTraining

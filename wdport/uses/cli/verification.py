@@ -20,6 +20,7 @@ from wdport.files.defer_signals import deferred_signals
 from wdport.files.outputs import writable
 from wdport.text_marks import Marked, joined, outcome_line
 from wdport.uses.cli.model_inputs import model_inputs, open_own
+from wdport.uses.exporting.artifact import SUFFIX, is_artifact
 
 if TYPE_CHECKING:
     from wdport.conversion.load import Converted
@@ -30,9 +31,11 @@ EXPORTED = ("mapping", "model", "inputs", "sha256", "json_file", "force")
 """Options of `wdport verify` that apply to an artifact."""
 
 
-def verify_exported(files: Sequence[str], options: Mapping[str, Any]) -> int:
-    """Verify the artifact ``files[1]`` against the converted file ``files[0]``, with options of `wdport verify`,
-    and print the report."""
+def verify_exported(files: Sequence[str], options: Mapping[str, Any]) -> int | None:
+    """Verify the artifact ``files[1]`` against the converted file ``files[0]``, with options of `wdport verify`, and
+    print the report; the exit code, or ``None`` if the second file is no artifact."""
+    if not (files[1].endswith(SUFFIX) or is_artifact(Path(files[1]))):
+        return None
     for name, option in given_options().items():
         if name not in ("files", *EXPORTED):
             raise UsageError(option, "does not apply to an exported program", "leave it out")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
@@ -10,12 +10,14 @@ from typing import Any, Final
 import numpy as np
 
 from wdport.checkpoint.faults import Fault
+from wdport.compare.findings import Finding
 from wdport.errors import InputError, UsageError
 from wdport.model import Array
 from wdport.options import PathText
 from wdport.uses.data.arrays import opened_npz
 from wdport.uses.data.series import Series, read_series
 from wdport.uses.data.statistics import Statistics, read_document, read_statistics
+from wdport.uses.data.statistics_compared import other_statistics
 from wdport.uses.data.table import data_file
 from wdport.uses.data.transforms import (
     LOG_VOLUME,
@@ -65,6 +67,10 @@ class Units:
             "window_statistics": lambda length: of_length(length)[1].pack(),
             "features": lambda length: int(of_length(length)[0].shape[2]),
         }
+
+    def differences(self, config: Mapping[str, object]) -> Iterator[Finding]:
+        """The statistics in a converted file's configuration that are not those of the data, computed a second way."""
+        return other_statistics(self.series, self.transform, config)
 
     def of_length(self, length: int) -> tuple[Array, WindowStatistics]:
         """The windows (n, length, F) of the series, and their statistics."""

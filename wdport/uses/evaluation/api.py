@@ -13,7 +13,6 @@ from numpy.typing import ArrayLike
 
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
-from wdport.families.roles import Encoding as Encodes
 from wdport.keras_runtime import variables_by_path
 from wdport.model import Array, KerasModel
 from wdport.options import COUNT, Interval, require_number
@@ -23,6 +22,7 @@ from wdport.uses.evaluation.context_fid import EncoderUse
 from wdport.uses.evaluation.distances import LARGEST, Scaling
 from wdport.uses.evaluation.metrics import METRICS, Metric, some
 from wdport.uses.evaluation.result import FLOOR, ITSELF, Evaluation, Score
+from wdport.uses.roles import Encoding as Encodes
 from wdport.uses.sampling.sampler import Samples
 
 Given = ArrayLike | SeriesSet | Samples | str | PathLike[str]

@@ -18,10 +18,10 @@ import numpy as np
 from jax import Array as Tensor
 
 from wdport.families.registry import all_families
-from wdport.families.roles import Encoding, SeriesEncoder
 from wdport.jax_settings import short_run
 from wdport.model import Array
 from wdport.uses.evaluation.distances import frechet_distance
+from wdport.uses.roles import Encoding, SeriesEncoder
 
 BATCH: Final = 8
 RATE: Final = 1e-3

@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike
 from wdport.compare.probe import stateless
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
-from wdport.families.roles import Family, Programmed, Sampled, Tree
+from wdport.families.roles import Family
 from wdport.jax_settings import without_paths
 from wdport.keras_inputs import symbolic_inputs
 from wdport.keras_runtime import exact_float64, variables_by_path
@@ -31,6 +31,7 @@ from wdport.recorder import parse_inputs
 from wdport.uses.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.run_plan import Carry, Draw, PlanRows, first_carry, plan_rows, run_rows
+from wdport.uses.roles import Programmed, Sampled, Tree
 from wdport.uses.sampling.network import Network, spec, values_from
 from wdport.uses.sampling.sampler import segment_length
 

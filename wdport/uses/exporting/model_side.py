@@ -19,7 +19,6 @@ from wdport.compare.probe import stateless, tensors
 from wdport.compare.programs import CompiledProgram
 from wdport.conversion.load import Converted, fill
 from wdport.errors import MisfitError, printable
-from wdport.families.roles import Programmed, Sampled
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_runtime import exact_float64, variable_values
 from wdport.model import Array, Clipping, KerasModel, Signature, Taken
@@ -28,6 +27,7 @@ from wdport.uses.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.sampler_updates import LEARNED
 from wdport.uses.exporting.lowering import CALL, model_inputs
+from wdport.uses.roles import Programmed, Sampled
 from wdport.uses.sampling.network import Network, keras_network
 from wdport.uses.sampling.sampler import plan_of
 

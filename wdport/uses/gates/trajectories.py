@@ -35,7 +35,6 @@ from wdport.compare.programs import CompiledProgram
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.values import source_array
 from wdport.errors import MachineError, UsageError
-from wdport.families.roles import Sampled
 from wdport.jax_settings import FAST_COMPILE
 from wdport.model import Array, Configuration, Diffused, KerasModel, Signature
 from wdport.parity.verdict import Trajectory
@@ -44,6 +43,7 @@ from wdport.uses.diffusion.noise import lay_out
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.process import Network, Process, Run
 from wdport.uses.diffusion.run_plan import Change, PlanRows, plan_rows, run_plan
+from wdport.uses.roles import Sampled
 from wdport.uses.sampling.network import Known, keras_network
 
 if TYPE_CHECKING:
@@ -277,6 +277,7 @@ class SamplingNetwork:
     """
 
     letter = "E'"
+    name = WHOLE
 
     def __init__(self, family: Sampled, config: Configuration, models: Mapping[str, KerasModel], full: bool) -> None:
         self.family, self._full = family, full

@@ -20,9 +20,9 @@ import numpy as np
 
 from wdport.checkpoint.regular_file import read_option
 from wdport.errors import InputError, MachineError, UsageError, printable
-from wdport.families.roles import Completing
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.model import Array, KerasModel, Vocabulary
+from wdport.uses.roles import Completing
 
 GAP: Final = "[MASK]"
 """Text of the mask token in a prompt, whatever its name in the tokenizer is."""

@@ -16,8 +16,9 @@ from wdport.uses.library_config import LibraryFamily, quoted
 from wdport.uses.masked_lm.config import FACTOR, ROPE, TOKENIZER, Config, rotary, rotary_schema
 
 if TYPE_CHECKING:
-    from wdport.families.roles import Accompanied, Completing, Configured, Documented, Family, Referenced, TokenNetwork
+    from wdport.families.roles import Accompanied, Configured, Documented, Family, Referenced
     from wdport.uses.masked_lm.port import MaskedLM
+    from wdport.uses.roles import Completing, TokenNetwork
 
 LENGTH: Final = 24
 """Tokens of a compared sequence. The network has no parameter that depends on the position, but rotary angles do: one

@@ -200,7 +200,7 @@ class MaskedLM(PortedModel):
 
 class Predictor:
     """The network for generation, :meth:`MaskedLM.part` as a pure function of the model's weights: a
-    :class:`wdport.families.roles.TokenNetwork`."""
+    :class:`wdport.uses.roles.TokenNetwork`."""
 
     def __init__(self, model: MaskedLM) -> None:
         # What keeps this network, with its compiled programs, must not keep the model alive.

@@ -25,11 +25,11 @@ from numpy.typing import ArrayLike
 
 from wdport.checkpoint.faults import Fault
 from wdport.errors import UsageError
-from wdport.families.roles import Tree
 from wdport.model import LARGEST_PIXEL, PIXELS, Array, Condition, Decoding, Diffused, NotDecoded
 from wdport.uses.data.arrays import npy_array, read_npy, read_npz
 from wdport.uses.data.table import ColumnTable, columns_of, data_file
 from wdport.uses.data.text_tables import read_text
+from wdport.uses.roles import Tree
 from wdport.uses.sampling.network import Network
 from wdport.uses.sampling.request import Request
 

@@ -18,9 +18,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from wdport.devices import gathered, local_devices, sharded_axis
 from wdport.errors import UsageError
-from wdport.families.roles import Tree
 from wdport.model import Array
 from wdport.platforms import physical_bytes
+from wdport.uses.roles import Tree
 
 AXIS = "samples"
 

@@ -19,11 +19,11 @@ from numpy.typing import DTypeLike
 
 from wdport.errors import UsageError
 from wdport.families.registry import known_model
-from wdport.families.roles import Sampled, Tree
 from wdport.model import Array, Configuration, Diffused, KerasModel, KerasVariable
 from wdport.shared_types import POLICIES
 from wdport.uses.diffusion.process import Process
 from wdport.uses.diffusion.run_plan import Change
+from wdport.uses.roles import Sampled, Tree
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,7 +20,6 @@ from jax import Array as Tensor
 
 from wdport.devices import require_same
 from wdport.errors import MachineError, printable
-from wdport.families.roles import Tree
 from wdport.files.atomic import WRITTEN
 from wdport.files.model_target import Target
 from wdport.files.outputs import writable
@@ -29,6 +28,7 @@ from wdport.jax_settings import fast_run
 from wdport.model import Array
 from wdport.uses.diffusion.noise import sample_keys, step_noise
 from wdport.uses.diffusion.run_plan import Carry, PlanRows, run_rows
+from wdport.uses.roles import Tree
 from wdport.uses.sampling.job import Job, SamplingClock, SamplingRun
 from wdport.uses.sampling.parts import Parts
 from wdport.uses.sampling.sampler import Done, Sampler, Samples

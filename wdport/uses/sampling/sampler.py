@@ -17,12 +17,12 @@ import jax
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.families.roles import Tree
 from wdport.jax_settings import Option, fast_run, weakly
 from wdport.model import Array, KerasModel
 from wdport.uses.diffusion.noise import FIRST, check_seed, lay_out, sample_keys, step_noise
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.run_plan import Carry, Draw, PlanRows, first_carry, plan_rows, run_rows
+from wdport.uses.roles import Tree
 from wdport.uses.sampling.devices import DeviceSpread, auto_batch
 from wdport.uses.sampling.network import Network, keras_network, spec
 

@@ -15,9 +15,9 @@ from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.convert import convert
 from wdport.errors import MisfitError
 from wdport.families.registry import all_families
-from wdport.families.roles import InitializedByLibrary
 from wdport.limits import MAX_KEPT_BYTES
 from wdport.model import Document
+from wdport.uses.roles import InitializedByLibrary
 
 _NAME: Final = "config.json"
 _FIX: Final = "give the config.json of a model that wdport knows, or a folder with it"

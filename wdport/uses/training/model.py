@@ -15,7 +15,7 @@ from jax import Array as Tensor
 from wdport.conversion.load import load_model
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import all_families, known_model
-from wdport.families.roles import Completing, ConfiguredBeside, Family, Fresh, Sampled, Trained
+from wdport.families.roles import ConfiguredBeside, Family, Trained
 from wdport.files.atomic import scratch_folder
 from wdport.keras_inputs import model_arguments
 from wdport.keras_runtime import require_policy, seed_dropout, variables_by_path
@@ -27,6 +27,7 @@ from wdport.uses.data.units import units_of
 from wdport.uses.diffusion.loss import DiffusionLoss, Errors
 from wdport.uses.diffusion.noise import check_seed
 from wdport.uses.diffusion.process import UNIFORM
+from wdport.uses.roles import Completing, Fresh, Sampled
 from wdport.uses.training.initial import convert_initial_model, is_library_configuration
 from wdport.uses.training.network_training import NetworkTraining, pair_of
 from wdport.uses.training.supervised import LOSSES, LossFunction, MaskedTraining, SupervisedTraining
@@ -258,7 +259,7 @@ def recipe_of(config: str | PathLike[str] | Mapping[str, object], public: bool =
 
 
 def family_recipe(family: Any, document: Document, where: str | Path, public: bool) -> Recipe:
-    """The same for a family with the role :class:`~wdport.families.roles.Fresh`."""
+    """The same for a family with the role :class:`~wdport.uses.roles.Fresh`."""
     # Read for its errors: unknown and invalid settings are refused before anything is taken from the file.
     if document or not public:
         family.read_settings(document, where)

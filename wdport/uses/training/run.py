@@ -18,7 +18,6 @@ from keras.optimizers import Optimizer
 from wdport.devices import require_same
 from wdport.errors import UsageError, require_paths
 from wdport.families.registry import known_model
-from wdport.families.roles import Fresh
 from wdport.files.atomic import replacing
 from wdport.files.locked_folder import RunFolder
 from wdport.files.outputs import OutputPath
@@ -29,6 +28,7 @@ from wdport.optimizers.torch_like import TorchOptimizer, last_rate
 from wdport.options import COUNT, require_number, require_within
 from wdport.uses.diffusion.noise import check_seed
 from wdport.uses.diffusion.process import UNIFORM
+from wdport.uses.roles import Fresh
 from wdport.uses.training.batches import TrainingBatches, split
 from wdport.uses.training.model import family_recipe, training_model
 from wdport.uses.training.network_training import NetworkTraining

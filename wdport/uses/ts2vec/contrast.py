@@ -102,7 +102,7 @@ class Crops(NamedTuple):
 
 @dataclass(frozen=True)
 class ContrastEncoder:
-    """See :class:`wdport.families.roles.SeriesEncoder`."""
+    """See :class:`wdport.uses.roles.SeriesEncoder`."""
 
     config: Config
 

@@ -19,7 +19,8 @@ from wdport.shared_types import given
 from wdport.uses.ts2vec.config import NAMES, Config
 
 if TYPE_CHECKING:
-    from wdport.families.roles import Documented, Encoding, Family
+    from wdport.families.roles import Documented, Family
+    from wdport.uses.roles import Encoding
     from wdport.uses.ts2vec.contrast import ContrastEncoder
 
 _BLOCK = re.compile(rf"feature_extractor\.net\.{NUMBER}\.conv[12]\.conv\.weight")

@@ -41,8 +41,9 @@ if TYPE_CHECKING:
     from jax import Array as Tensor
     from torch.nn import Module
 
-    from wdport.families.roles import Documented, Family, Referenced, Sampled
+    from wdport.families.roles import Documented, Family, Referenced
     from wdport.uses.diffusion.process import Process
+    from wdport.uses.roles import Sampled
 
 COUNT = 5
 """Number of steps that are compared."""

@@ -16,7 +16,8 @@ from wdport.uses.library_config import LibraryFamily
 from wdport.uses.wan_vae.config import GROUP, Config, down_stages, up_stages
 
 if TYPE_CHECKING:
-    from wdport.families.roles import Autoencoder, Documented, Family, Programmed, Referenced
+    from wdport.families.roles import Documented, Family, Referenced
+    from wdport.uses.roles import Autoencoder, Programmed
     from wdport.uses.wan_vae.port import WanVAE
 
 BOUNDS: Final[Mapping[str, Bound]] = MappingProxyType({

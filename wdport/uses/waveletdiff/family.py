@@ -27,7 +27,8 @@ from wdport.uses.waveletdiff.variables import position_table, require_sizes, tim
 if TYPE_CHECKING:
     from jax import Array as Tensor
 
-    from wdport.families.roles import Documented, Family, Fresh, Sampled, Trained
+    from wdport.families.roles import Documented, Family, Trained
+    from wdport.uses.roles import Fresh, Sampled
     from wdport.uses.waveletdiff.port import WaveletDiff
     from wdport.uses.wavelets.transform import WaveletTransform
 

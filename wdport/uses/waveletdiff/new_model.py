@@ -43,7 +43,7 @@ PUBLIC_SCHEDULES = ("onecycle", COSINE_WARMUP)
 
 
 def fresh_config(settings: Document, where: str | Path) -> tuple[Config, dict[str, object]]:
-    """See :class:`wdport.families.roles.Fresh`; ``auto`` and missing wavelets and levels are chosen by the length."""
+    """See :class:`wdport.uses.roles.Fresh`; ``auto`` and missing wavelets and levels are chosen by the length."""
     values: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
     length = values.get("seq_len")
     if length is None:
@@ -70,7 +70,7 @@ def fresh_config(settings: Document, where: str | Path) -> tuple[Config, dict[st
 
 
 def recipe(document: Document, where: str | Path, public: bool = False) -> Recipe:
-    """See :class:`wdport.families.roles.Fresh`."""
+    """See :class:`wdport.uses.roles.Fresh`."""
     values: dict[str, Any] = {}
     for name, (kind, places) in _RECIPE.items():
         for section, key in places:

@@ -23,12 +23,12 @@ import numpy as np
 
 from wdport.compare.findings import Gate
 from wdport.compare.programs import CompiledProgram
-from wdport.families.roles import Completing, TokenNetwork
 from wdport.jax_settings import FAST_COMPILE, fast_compile
 from wdport.model import Array, KerasModel, Vocabulary
 from wdport.uses.gates.end_to_end.sides import UseMeasures
 from wdport.uses.generation.api import Generator, complete, generate, settings_of
 from wdport.uses.generation.prompts import arranged
+from wdport.uses.roles import Completing, TokenNetwork
 
 Logits = Callable[[Array, Array], Array]
 """(tokens (N,), which of them are read (N,)) to the logits (N, V), in float64."""

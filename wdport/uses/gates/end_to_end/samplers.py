@@ -19,7 +19,6 @@ import numpy as np
 
 from wdport.compare.findings import Gate, fact
 from wdport.errors import MachineError
-from wdport.families.roles import Sampled
 from wdport.jax_settings import fast_compile
 from wdport.model import Array, Clipping, Condition, Configuration, Decoding, Diffused, KerasModel, Windowed
 from wdport.uses.data.plain_formulas import plain_prices
@@ -28,6 +27,7 @@ from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.process import Process, Run
 from wdport.uses.diffusion.sampler_updates import UNCHANGED, WITH_ETA
 from wdport.uses.gates.end_to_end.sides import Side, UseMeasures
+from wdport.uses.roles import Sampled
 from wdport.uses.sampling.data_windows import STREAM
 from wdport.uses.sampling.job import plan_job
 from wdport.uses.sampling.network import Network, keras_network

@@ -11,9 +11,9 @@ from numpy.typing import ArrayLike
 
 from wdport.compare.findings import Finding, fact, notice
 from wdport.uses.data.plain_formulas import plain_statistics, plain_window_statistics
+from wdport.uses.data.series import Series
 from wdport.uses.data.table import columns_of
 from wdport.uses.data.transforms import LOG_VOLUME, OHLC_ATR, OHLCV, VOLUME, WindowStatistics, by_window
-from wdport.uses.data.units import Units
 
 EXACT: Final = 1e-9
 """Largest difference of a mean or a deviation, relative to their sum; both are computed in float64."""
@@ -26,13 +26,12 @@ SINGLE: Final = 1e-6
 """Largest relative difference of the statistics of windows, which are stored in float32."""
 
 
-def other_statistics(units: Units | None, config: Mapping[str, object]) -> Iterator[Finding]:
-    """Findings on statistics of the configuration of a converted file that are not those of the data; none without
-    data."""
-    series = None if units is None else units.series
-    if units is None or series is None:
+def other_statistics(series: Series | None, name: str | None, config: Mapping[str, object]) -> Iterator[Finding]:
+    """Findings on statistics of the configuration of a converted file that are not those of the ``series`` under the
+    transform ``name``; none without data."""
+    if series is None:
         return
-    name, packed = units.transform, config.get("window_statistics")
+    packed = config.get("window_statistics")
     if name != OHLC_ATR and by_window(name):
         yield notice(f"the statistics are compared with what {name} computes, which has also made them")
     elif name == OHLC_ATR and isinstance(packed, str):

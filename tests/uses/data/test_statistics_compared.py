@@ -14,7 +14,6 @@ from wdport.uses.data import transforms, units
 from wdport.uses.data.series import Series
 from wdport.uses.data.statistics import Statistics
 from wdport.uses.data.units import units_of
-from wdport.uses.gates.data_statistics import other_statistics
 
 LENGTH = 8
 
@@ -25,7 +24,7 @@ def findings(series: Series, transform: str | None) -> list[Any]:
     settings = made.flags()
     if callable(packed := settings.get("window_statistics")):
         settings["window_statistics"] = packed(LENGTH)
-    return list(other_statistics(made, {"seq_len": LENGTH, **settings}))
+    return list(made.differences({"seq_len": LENGTH, **settings}))
 
 
 @pytest.mark.parametrize("transform", [None, "zscore", "log1p-volume", "ohlc-atr"])
