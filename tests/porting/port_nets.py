@@ -337,7 +337,11 @@ LAYERS: dict[str, Situation] = {
         lambda m, x: m.rnn(x)[0], SEQUENCE, rnn=recurrent(nn.LSTM, proj_size=3), hole="proj"),
     "an LSTM on its own states": net(
         lambda m, x: m.rnn(x[:, 3:], m.rnn(x[:, :3])[1])[0], SEQUENCE, rnn=recurrent(nn.LSTM)),
-    "attention with a bias": net(masked, SEQUENCE, attn=attention(), hole="mask"),
+    "attention with a bias": net(masked, SEQUENCE, attn=attention()),
+    "masks of a decoder that are added": net(
+        lambda m, x, scores, keys: m.decoder(x, x.flip(1), scores, tgt_key_padding_mask=keys), SEQUENCE,
+        "scores: t t", "keys: b t", decoder=lambda: nn.TransformerDecoder(
+            nn.TransformerDecoderLayer(8, 2, 16, batch_first=True), 1)),
     "attention with a mask of every head": net(
         lambda m, x: m.attn(x, x, x, attn_mask=torch.ones(4, 7, 7).tril() == 0)[0], "x: 2 7 8", attn=attention(),
         hole="mask"),

@@ -352,7 +352,7 @@ class _Tracer:
         inputs, tensors = list(traced_tensors(recorded)), recorder.tensors_of(output)
         if not tensors:
             depending = [tensor for tensor in inputs if self._depends([tensor]) != "constant"]
-            if short in _READS and depending:
+            if short in _READS and depending and not _is_hint(result):
                 if any(self._depends([tensor]) == "input" for tensor in depending):
                     self._reads[self._open[-1].name] = None
                 # A number that the code makes of a weight is another one for other weights.
@@ -514,6 +514,17 @@ def _place() -> CodePlace | None:
     line, end_line, column, end_column = (number or 0 for number in positions[frame.f_lasti // 2])
     name = str(frame.f_globals.get("__name__"))
     return CodePlace(name, frame.f_code.co_filename, frame.f_code.co_qualname, line, column, end_line, end_column)
+
+
+def _is_hint(result: object) -> bool:
+    """Whether torch's transformers look if a mask is causal, and it is not: they use the mask itself then, as they
+    could for any mask."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and f"{frame.f_globals.get('__name__')}.".startswith(_SKIPPED):
+        if frame.f_code.co_name == "_detect_is_causal_mask":
+            return result is False
+        frame = frame.f_back
+    return False
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -29,22 +29,12 @@ def attention_weights(query, key, mask=None, causal=False, scale=None):
     return ops.where(hidden, 0.0, ops.softmax(ops.where(hidden, 0.0, scores), axis=-1))
 
 
-def packed_attention(query, key, value, kernel, bias, out_kernel, out_bias, heads, mask=None):
-    """Multi-head attention of (time, batch, features) with PyTorch's packed weights; returns output and weights."""
-    width = query.shape[-1]
-    parts = []
-    for index, tokens in enumerate((query, key, value)):
-        part = slice(index * width, (index + 1) * width)
-        projected = tokens @ ops.transpose(kernel[part])
-        projected = projected if bias is None else projected + bias[part]
-        time, batch = ops.shape(tokens)[:2]
-        parts.append(ops.transpose(ops.reshape(projected, (time, batch, heads, width // heads)), (1, 2, 0, 3)))
-    scores = parts[0] @ ops.swapaxes(parts[1], -1, -2) / math.sqrt(width // heads)
-    scores = scores if mask is None else ops.where(mask, -math.inf, scores)
-    weights = ops.softmax(scores, axis=-1)
-    attended = ops.reshape(ops.transpose(weights @ parts[2], (2, 0, 1, 3)), ops.shape(query))
-    output = attended @ ops.transpose(out_kernel)
-    return (output if out_bias is None else output + out_bias), weights
+def attention_heads(tokens, kernel, bias, heads):
+    """Tokens of (batch, time, features) times PyTorch's ``kernel``, as (batch, heads, time, features)."""
+    projected = tokens @ ops.transpose(kernel)
+    projected = projected if bias is None else projected + bias
+    batch, time = ops.shape(tokens)[:2]
+    return ops.transpose(ops.reshape(projected, (batch, time, heads, -1)), (0, 2, 1, 3))
 
 
 def resize_linear(x, size, align_corners=False, scale=None):

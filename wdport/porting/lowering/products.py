@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from wdport.mapping.kinds.kind import layer
 from wdport.porting.functions import canonical
-from wdport.porting.graph import Node, TracedTensor
+from wdport.porting.graph import Node, Slice, TracedTensor
 from wdport.porting.lowering.graph_lowering import GraphLowering
-from wdport.porting.lowering.keras_graph import (
-    KerasValue,
-    Placed,
-)
+from wdport.porting.lowering.keras_graph import Indices, KerasSize, KerasValue, Placed
 from wdport.porting.lowering.layers import without_slope
 from wdport.porting.lowering.rules import NotLoweredError, lowers, named_arguments
 
@@ -106,14 +104,40 @@ def _packed_attention(lowering: GraphLowering, node: Node, arguments: dict[str, 
         raise NotLoweredError("multi_head_attention_forward with masks or more keys")
     if options.get("use_separate_proj_weight") or options["in_proj_weight"] is None:
         raise NotLoweredError("multi_head_attention_forward with separate weights")
-    weights = [None if options[name] is None else lowering.plain(options[name])
-               for name in ("in_proj_weight", "in_proj_bias", "out_proj_weight", "out_proj_bias")]  # fmt: skip
-    tokens = [lowering.plain(options[name]) for name in names[:3]]
-    result = lowering.emit("helpers.packed_attention", *tokens, *weights, lowering.size(options["num_heads"]))
-    first, second = (KerasValue("step", step=result.step, index=index) for index in (0, 1))
+    packed = [None if options[name] is None else lowering.plain(options[name])
+              for name in ("in_proj_weight", "in_proj_bias", "out_proj_weight", "out_proj_bias")]  # fmt: skip
+    tokens = [lowering.moved(lowering.place(options[name]), (1, 0, 2)) for name in names[:3]]
+    output, weights = attend(lowering, tokens, packed, int(options["embed_dim_to_check"]), int(options["num_heads"]))
     if options.get("average_attn_weights") is not False and len(node.outputs) > 1:
-        second = lowering.emit("ops.mean", second, axis=1)
-    return [lowering.placed(value, output) for value, output in zip((first, second), node.outputs, strict=False)]
+        weights = lowering.emit("ops.mean", weights, axis=1)
+    values = (output, (1, 0, 2)), (weights, None)
+    return [lowering.placed(value, tensor, order)
+            for (value, order), tensor in zip(values, node.outputs, strict=False)]  # fmt: skip
+
+
+def attend(
+    lowering: GraphLowering, tokens: Sequence[KerasValue], packed: Sequence[KerasValue | None], width: int, heads: int,
+    mask: KerasValue | None = None, rate: float = 0.0,
+) -> tuple[KerasValue, KerasValue]:  # fmt: skip
+    """Multi-head attention of tokens of (batch, time, features) with PyTorch's packed weights: its output and its
+    weights. ``mask`` is added to the scores, and ``rate`` is the share of weights that are dropped in training."""
+    kernel, bias, out_kernel, out_bias = packed
+    assert out_kernel is not None
+    parts = []
+    for index, one in enumerate(tokens):
+        part = Indices((Slice(index * width, (index + 1) * width, None),))
+        held = [None if value is None else lowering.emit("index", value, part) for value in (kernel, bias)]
+        parts.append(lowering.emit("helpers.attention_heads", one, *held, heads))
+    more: dict[str, Any] = {} if mask is None else {"mask": mask}
+    weights = dropped = lowering.emit("helpers.attention_weights", *parts[:2], **more)
+    if rate:
+        drop = layer("Dropout", {"rate": rate})
+        dropped = lowering.layer(drop, weights, torch=lowering.unnamed(drop))
+    attended = lowering.transposed(lowering.emit("@", dropped, parts[2]), (0, 2, 1, 3))
+    sizes = [KerasSize("size", tensor=tokens[0], axis=axis) for axis in (0, 1)]
+    output = lowering.emit("ops.reshape", attended, (*sizes, width))
+    output = lowering.emit("@", output, lowering.transposed(out_kernel, (1, 0)))
+    return output if out_bias is None else lowering.emit("+", output, out_bias), dropped
 
 
 @lowers("rfft", "irfft", "conj")

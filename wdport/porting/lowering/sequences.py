@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from wdport.mapping.kinds.kind import KerasCall, TorchCall, layer
-from wdport.porting.graph import Node, TracedTensor, traced_tensors
+from wdport.porting.graph import Node, Slice, TorchModule, TracedTensor, traced_tensors
 from wdport.porting.lowering.graph_lowering import GraphLowering
 from wdport.porting.lowering.keras_graph import FloatDtype, Indices, KerasLayer, KerasSize, KerasValue, Placed
+from wdport.porting.lowering.products import attend
 from wdport.porting.lowering.rules import NotLoweredError, lowers_layers
 from wdport.porting.outline.counterparts import LAYERS
 
@@ -84,7 +86,7 @@ def _with_states(call: KerasCall) -> KerasCall:
 
 @lowers_layers("MultiheadAttention")
 def _attention(lowering: GraphLowering, node: Node) -> Any:
-    """``MultiheadAttention`` with boolean masks, or none."""
+    """``MultiheadAttention``."""
     module, arguments = node.module, dict[str, Any](node.kwargs)
     assert module is not None
     query, key, value = (arguments[name] for name in ("query", "key", "value"))
@@ -96,6 +98,13 @@ def _attention(lowering: GraphLowering, node: Node) -> Any:
         raise NotLoweredError("; ".join(counterpart.notes) or "attention without a batch axis")
     order = (0, 1, 2) if module.settings.get("batch_first") else (1, 0, 2)
     q, k, v = (lowering.moved(lowering.place(tensor), order) for tensor in (query, key, value))
+    if any(_is_added(lowering, mask) for mask in masks.values()):
+        output, weights = _with_added_masks(lowering, module, (q, k, v), masks)
+        if 1 in used and arguments.get("average_attn_weights") is not False:
+            weights = lowering.emit("ops.mean", weights, axis=1)
+        values = (output, order), (weights, None)
+        return [lowering.placed(value, tensor, order)
+                for (value, order), tensor in zip(values, node.outputs, strict=False)]  # fmt: skip
     more: dict[str, Any] = {}
     visible = _visible(lowering, masks, int(module.settings["num_heads"]))
     if visible is not None:
@@ -118,12 +127,42 @@ def _attention(lowering: GraphLowering, node: Node) -> Any:
     return [lowering.placed(first, node.outputs[0], order), lowering.placed(second, node.outputs[1])]
 
 
+def _is_added(lowering: GraphLowering, mask: TracedTensor) -> bool:
+    """Whether a mask is added to the scores, and has other values than 0 and -inf."""
+    return mask.kind != "bool" and not set(np.unique(lowering.values.get(mask.source, 1.0))) <= {0.0, -np.inf}
+
+
+def _with_added_masks(
+    lowering: GraphLowering, module: TorchModule, tokens: Sequence[KerasValue], masks: Mapping[str, TracedTensor]
+) -> tuple[KerasValue, KerasValue]:
+    """Keras's layer takes boolean masks alone: the attention in steps."""
+    prefix, names = (
+        f"{module.path}.".lstrip("."),
+        ("in_proj_weight", "in_proj_bias", "out_proj.weight", "out_proj.bias"),
+    )
+    if module.settings.get("add_zero_attn") or not {"in_proj_weight"} <= module.parameters.keys() or (
+        "bias_k" in module.parameters):  # fmt: skip
+        raise NotLoweredError("a mask that is added to the scores, with other values than 0 and -inf")
+    packed = [lowering.plain(lowering.held(prefix + name)) if prefix + name in lowering.graph.tensors else None
+              for name in names]  # fmt: skip
+    added = None
+    for name, mask in masks.items():
+        value = lowering.plain(mask)
+        if mask.kind == "bool":
+            value = lowering.emit("ops.where", value, -math.inf, 0.0)
+        if name == "key_padding_mask":
+            value = lowering.emit("index", value, Indices((Slice(None, None, None), None, None)))
+        elif len(mask.shape) == 3:
+            raise NotLoweredError("a mask for every head")
+        added = value if added is None else lowering.emit("+", added, value)
+    width, heads, rate = (module.settings[name] for name in ("embed_dim", "num_heads", "dropout"))
+    return attend(lowering, tokens, packed, width, heads, added, rate)
+
+
 def _visible(lowering: GraphLowering, masks: Mapping[str, TracedTensor], heads: int) -> KerasValue | None:
     """What a query sees, from the masks of PyTorch, which are true, or -inf, where it does not."""
     visible = None
     for name, mask in masks.items():
-        if mask.kind != "bool" and not set(np.unique(lowering.values.get(mask.source, 1.0))) <= {0.0, -np.inf}:
-            raise NotLoweredError("a mask that is added to the scores, with other values than 0 and -inf")
         value = lowering.plain(mask)
         sees = (lowering.emit("ops.logical_not", value) if mask.kind == "bool"
                 else lowering.emit("==", value, 0.0))  # fmt: skip

@@ -339,7 +339,7 @@ class BodyWriter:
             states = _STATES.get(self.scopes.lowered.layers[item.layer].call.name, ())
             is_kept = self.scopes.lowered.layers[item.layer].call.arguments.get("return_state")
             return 2 if "return_attention_scores" in item.kwargs else 1 + len(states) if states and is_kept else 0
-        return 2 if item.call in ("ops.top_k", "helpers.packed_attention") else 0
+        return 2 if item.call == "ops.top_k" else 0
 
     def _noun(self, item: KerasStep | Scope) -> str:
         """What a value is called whose author gave it no name."""
