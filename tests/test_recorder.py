@@ -611,6 +611,18 @@ def test_arrays_become_tensors_while_lifted() -> None:
         assert torch.tensor(np.float32(0.5), dtype=torch.float32).dtype is torch.float64
 
 
+@pytest.mark.parametrize("inplace", [False, True])
+def test_the_slope_of_hardsigmoid_is_a_sixth_while_lifted(inplace: bool) -> None:
+    """torch's own gradient has the float32 number nearest to 1 / 6 in float64 as well."""
+    x = torch.linspace(-4, 4, 9, dtype=torch.float64).requires_grad_()
+    hard = torch.nn.Hardsigmoid(inplace)
+    with lifted():
+        values = hard(x * 1)
+    (slopes,) = torch.autograd.grad(values.sum(), x)
+    assert torch.equal(values, torch.nn.functional.hardsigmoid(x))
+    assert np.allclose(slopes, (x.detach().abs() < 3).double() / 6, rtol=1e-15, atol=0)
+
+
 def test_loading_is_not_lifted(tmp_path: Path) -> None:
     """A file's float32 stays what it is, bytes and all."""
     values = {"a": torch.randn(3, 4), "b": torch.zeros(0), "c": torch.arange(3)}

@@ -2057,7 +2057,8 @@ def lifted() -> Iterator[None]:
         empty = name in ("tensor", "empty") and bool(args) and _is_nothing(args[0])
         if name not in _READING and not empty:
             args, kwargs = tuple(map(lift, args)), {key: lift(value) for key, value in kwargs.items()}
-        result = function(*args, **kwargs)
+        is_sixth = name == "hardsigmoid" and args[0].dtype is torch.float64 and torch.is_grad_enabled()
+        result = _hardsigmoid(*args, **kwargs) if is_sixth else function(*args, **kwargs)
         if name.strip("_") in _SUMS and any(tensor.dtype in sixteen for tensor in tensors_of(result)):
             what = f"computes {name.strip('_')} in 16 bits, and no port can repeat the roundings of its sums"
             raise Refusal(6, "the reference", what, "compute it in float32, and round its result if need be")
@@ -2067,6 +2068,15 @@ def lifted() -> Iterator[None]:
         stack.enter_context(patch.object(torch.nn.Module, "_apply", converting))
         stack.enter_context(patch.object(torch.autocast, "__enter__", entering))
         yield
+
+
+def _hardsigmoid(input: Any, inplace: bool = False) -> Any:
+    """``hardsigmoid`` with the same values: in float64 as well, torch's own gradient multiplies by the float32 number
+    that is nearest to 1 / 6."""
+    import torch
+
+    result = torch.nn.functional.relu6(input + 3) / 6
+    return input.copy_(result) if inplace else result
 
 
 def _is_nothing(value: object) -> bool:
