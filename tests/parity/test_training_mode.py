@@ -129,6 +129,43 @@ def test_the_biased_variance_alone_may_count_as_equal(
     assert with_keras_statistics(gate).passed == (momentum == 0.8)
 
 
+class Twice(nn.Module):
+    """Updates its statistics twice in a step, of batches of two sizes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.norm = nn.Linear(6, 6), nn.BatchNorm1d(6, momentum=0.2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.norm(self.norm(self.first(x).mT).mT[:, 1:].mT)  # type: ignore[no-any-return]
+
+
+def twice_port(momentum: float = 0.8) -> keras.Model:
+    x, norm = keras.Input((5, 6)), layers.BatchNormalization(momentum=momentum, epsilon=1e-5, name="norm")
+    return keras.Model(x, norm(norm(layers.Dense(6, name="first")(x))[:, 1:]))
+
+
+TWICE = """
+format: 2
+inputs: ["x: b 5 6"]
+outputs: ["b d h -> b h d"]
+layers:
+  - {torch: first, keras: first, kind: linear}
+  - {torch: norm, keras: norm, kind: batch_norm}
+"""
+
+
+@pytest.mark.parametrize("momentum", [0.8, 0.9])
+def test_the_biased_variance_of_two_calls(momentum: float, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.modules[__name__], "chosen", partial(twice_port, momentum), raising=False)
+    verdict = verified(tmp_path, f"{__name__}:chosen", rows=TWICE, module=Twice)
+    (gate,) = [gate for gate in verdict.gates if gate.name == "M"]
+    assert ("the biased variance of 20 and 16 values" in "\n".join(map(str, gate.findings))) == (momentum == 0.8)
+    assert with_keras_statistics(gate).passed == (momentum == 0.8)
+    assert [other.name for other in verdict.gates if not other.passed] == ["M"]
+
+
 ALPHA = """
 format: 2
 inputs: ["x: b 3 6"]

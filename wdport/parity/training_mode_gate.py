@@ -8,7 +8,7 @@ What is random is replaced on both sides: see :mod:`wdport.parity.random_draws`.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -36,7 +36,7 @@ from wdport.parity.gradient_gate import moved_gradients, variable_errors
 from wdport.parity.model_pair import Sides, converted_weights
 from wdport.parity.optimizer_steps import OptimizerPair
 from wdport.parity.random_draws import SampleDraws, repeatable
-from wdport.recorder import lifted, tensors_of
+from wdport.recorder import functions, lifted, tensors_of
 
 if TYPE_CHECKING:
     import torch
@@ -125,6 +125,30 @@ def training_mode_gate(start: TrainingStart) -> Gate:
             module.train(was_training)
 
 
+class BiasedVariances:
+    """The running variances of a module after one pass if they were updated with the biased variance of the batch,
+    and the number of values of each call, by the buffer's name."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self.values: dict[str, torch.Tensor] = {}
+        self.counts: dict[str, list[int]] = {}
+        self._names = {id(buffer): name for name, buffer in module.named_buffers()}
+
+    def watch(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+        """Compute a function; a handler for :func:`wdport.recorder.functions`."""
+        if getattr(function, "__name__", "") == "batch_norm":
+            names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum")
+            options = {**dict(zip(names, args, strict=False)), **kwargs}
+            name = self._names.get(id(options.get("running_var")))
+            if name is not None and options.get("training"):
+                tensor, momentum = options["input"].detach(), options.get("momentum", 0.1)
+                axes = [axis for axis in range(tensor.ndim) if axis != 1]
+                before = self.values.get(name, options["running_var"])
+                self.values[name] = (1 - momentum) * before + momentum * tensor.var(axes, unbiased=False)
+                self.counts.setdefault(name, []).append(tensor.numel() // tensor.shape[1])
+        return function(*args, **kwargs)
+
+
 class _Steps:
     """Both sides, and the largest error so far by what is compared."""
 
@@ -141,6 +165,7 @@ class _Steps:
         self._diverged: dict[str, Finding] = {}
         self._masked, self._moving = False, set[str]()
         self._draws, self._reversed = draws, False
+        self._biased = BiasedVariances(module)
 
     def gate(self) -> Gate:
         if (text := self._random()) is not None:
@@ -187,7 +212,7 @@ class _Steps:
             self._add("loss", relative_l2(loss, np.asarray(expected)))
             for name, error in variable_errors(slopes, every).items():
                 self._add(f"gradient of {name}", error)
-            self._statistics(before, state)
+            self._statistics(state)
             if gradients and pair is None:
                 pair = self._pair(recipe, gradients)
             if pair is not None:
@@ -295,9 +320,9 @@ class _Steps:
         names |= {id(parameter): name for name, parameter in reversed(named) if name in used}
         return {name: parameter for name, parameter in named if names[id(parameter)] == name}
 
-    def _moved(self, paths: Collection[str]) -> dict[str, Array]:
-        """The reference's parameters and buffers as these variables of the port."""
-        state, arrays = self._module.state_dict(), dict[str, Array]()
+    def _moved(self, paths: Collection[str], changed: Mapping[str, torch.Tensor] | None = None) -> dict[str, Array]:
+        """The reference's parameters and buffers, with those that are ``changed``, as these variables of the port."""
+        state, arrays = {**self._module.state_dict(), **(changed or {})}, dict[str, Array]()
         for move in self._prepared.plan.moves:
             if all(name in state for name in move.sources) and not set(move.targets).isdisjoint(paths):
                 # Copies: PyTorch updates its statistics in place.
@@ -311,7 +336,9 @@ class _Steps:
 
         self._module.zero_grad(set_to_none=True)
         self._draws.in_torch = 0
-        output = self._module(*[torch.from_numpy(np.array(array)) for array in inputs])
+        self._biased = BiasedVariances(self._module)
+        with functions(self._biased.watch):
+            output = self._module(*[torch.from_numpy(np.array(array)) for array in inputs])
         self._drawn = self._draws.in_torch  # the backward pass may repeat parts of the network
         loss = torch.zeros((), dtype=torch.float64)
         for array in tensors_of(output):
@@ -364,34 +391,30 @@ class _Steps:
         (loss, state), slopes = jax.value_and_grad(loss_of, has_aux=True)(weights)
         return loss, slopes, state
 
-    def _statistics(self, before: Mapping[str, Array], state: Mapping[str, Any]) -> None:
+    def _statistics(self, state: Mapping[str, Any]) -> None:
         """Compare the port's running statistics after a step with the reference's."""
         errors = ScaledErrors()
         after = self._moved(state.keys() & self._variables.keys())
         for path, value in state.items():
             if path in after:
                 errors.add(path, np.asarray(value), after[path])
+        biased: dict[str, Array] | None = None
         for path, error in errors.relative().items():
             self._add(path, error)
             if error > GRADIENT and self._causes.get(path, True):
-                self._causes[path] = self._biased(path, before, state, after)
+                biased = biased if biased is not None else self._moved(after, self._biased.values)
+                self._causes[path] = self._bias(path, np.asarray(state[path]), biased[path])
 
-    def _biased(
-        self, path: str, before: Mapping[str, Array], state: Mapping[str, Any], after: Mapping[str, Array]
-    ) -> Finding | None:
-        """A notice if the port's moving variance differs only by the factor of the biased variance."""
+    def _bias(self, path: str, ours: Array, biased: Array) -> Finding | None:
+        """A notice if the port's moving variance differs only by the bias of the variance."""
         layer = layers_by_path(self._model).get(path.rpartition("/")[0])
-        if not isinstance(layer, keras.layers.BatchNormalization) or not path.endswith("/moving_variance"):
+        error = relative_l2(ours, biased)
+        if not isinstance(layer, keras.layers.BatchNormalization) or error > GRADIENT:
             return None
-        decayed = layer.momentum * before[path]
-        ours, theirs = np.asarray(state[path]) - decayed, after[path] - decayed
-        factor = float(np.median(theirs / np.where(ours == 0, np.inf, ours)))
-        if factor <= 1.0 or not np.allclose(theirs, factor * ours, rtol=1e-6, atol=0.0):
-            return None
-        count = round(factor / (factor - 1.0))
-        error = relative_l2(decayed + ours * (count / (count - 1)), after[path])
+        names = next(move.sources for move in self._prepared.plan.moves if path in move.targets)
+        counts = " and ".join(map(str, dict.fromkeys(self._biased.counts.get(names[0], ()))))
         self._unbiased[path] = max(error, self._unbiased.get(path, 0.0))
-        text = (f"{path} is updated with the biased variance of {count} values, as Keras's BatchNormalization does; "
+        text = (f"{path} is updated with the biased variance of {counts} values, as Keras's BatchNormalization does; "
                 "wdport.nets.norms.UnbiasedBatchNormalization updates it as PyTorch does")  # fmt: skip
         return notice(text, path)
 
