@@ -717,7 +717,7 @@ def wrapping() -> nn.Module:
     """A model with children in wrappers, whose names have none of them."""
     module = small()
     for name, child in module.named_children():
-        setattr(module, name, checkpoint_wrapper(torch.compile(child)))
+        setattr(module, name, checkpoint_wrapper(torch.compile(nn.DataParallel(child))))
     return module
 
 

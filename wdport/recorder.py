@@ -2308,10 +2308,11 @@ def _make(
 
 
 def unwrapped(module: Any) -> Any:
-    """The module, and those inside it, without the wrappers of torch.compile and of activation checkpointing, which
-    compute the same."""
+    """The module, and those inside it, without the wrappers of torch.compile, of activation checkpointing and of
+    training on several devices, which compute the same."""
     inner = getattr(module, "_modules", {})
-    wrapper = next((name for name in ("_orig_mod", "_checkpoint_wrapped_module") if name in inner), None)
+    parallel = ("module",) if type(module).__name__ in ("DataParallel", "DistributedDataParallel") else ()
+    wrapper = next((name for name in ("_orig_mod", "_checkpoint_wrapped_module", *parallel) if name in inner), None)
     if wrapper is not None:
         return unwrapped(inner[wrapper])
     if isinstance(inner, dict):  # that of a module of TorchScript cannot be changed

@@ -388,6 +388,21 @@ def sized(classes):
 
 def number():
     return 3
+
+
+class Mapped(Net):
+    def forward(self, x):
+        return torch.vmap(super().forward)(x[:, None])
+
+
+def mapped():
+    return Mapped()
+
+
+def whole():
+    net = Net()
+    net.count = nn.Parameter(torch.tensor(3), requires_grad=False)
+    return net
 """
 INPUT = ("--input", "x: b t=4..7 6")
 
@@ -639,6 +654,8 @@ def test_nothing_is_written_after_a_step_that_leaves_nothing_known(
         (["net:summing", *INPUT], 6, "the reference: computes softmax in 16 bits, "),
         (["net:packed", "--input", "x: b 5 6"], 4, "Packed: running its steps one by one raises AttributeError: "),
         (["net:number", *INPUT], 4, "net:number: "),
+        (["net:mapped", *INPUT], 4, "the model: calls torch.vmap or another transform of torch.func, "),
+        (["net:whole", *INPUT], 4, "net:whole: has the parameter count of whole numbers, "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_written(folder: Path, refused: Refused, words: list[str], code: int, message: str) -> None:

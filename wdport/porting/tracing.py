@@ -443,6 +443,9 @@ class _Tracer:
         if source is None and self._outside and isinstance(tensor, torch.nn.Parameter):
             # Its first values are random numbers, which nothing can be computed from; a copy would double the memory.
             source = self._origins[tensor] = TensorSource("parameter")
+        if source is None and torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+            what = "calls torch.vmap or another transform of torch.func, inside which tensors hide an axis"
+            raise MisfitError("the model", what, "compute all samples at once, without the transform")
         if source is None:
             source = self._origins[tensor] = TensorSource("constant", index=len(self._constants))
             self._constants.append(recorder.to_array(tensor))

@@ -150,6 +150,9 @@ def write_port(
         if type(module).__module__.startswith("torch.jit."):
             what = "gives a module of TorchScript, whose steps are not visible"
             raise MisfitError(target, what, "return the module before torch.jit.script")
+        if integers := [name for name, held in module.named_parameters() if not held.is_floating_point()]:
+            fix = "make it a buffer, with register_buffer"
+            raise MisfitError(target, f"has the parameter {integers[0]} of whole numbers, which no table moves", fix)
         made_by, buffers = constructors_by_path(module, modules_made), construction(module)
         shared = _sharing_memory(module)
         chosen = () if inputs else library_inputs(module)
