@@ -10,9 +10,9 @@ import numpy as np
 
 from wdport.mapping.kinds.kind import KerasCall, TorchCall, layer
 from wdport.porting.graph import Node, Slice, TorchModule, TracedTensor, traced_tensors
+from wdport.porting.lowering.attention import attend
 from wdport.porting.lowering.graph_lowering import GraphLowering
 from wdport.porting.lowering.keras_graph import FloatDtype, Indices, KerasLayer, KerasSize, KerasValue, Placed
-from wdport.porting.lowering.products import attend
 from wdport.porting.lowering.rules import NotLoweredError, lowers_layers
 from wdport.porting.outline.counterparts import LAYERS
 
