@@ -7,7 +7,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from wdport.porting.lowering.keras_graph import unused
-from wdport.porting.source.classes import Instance, Instances
+from wdport.porting.source.classes import Instance
+from wdport.porting.source.instances import Instances
 from wdport.porting.source.names import allowed
 
 SharedAttributes = Mapping[tuple[str, str], str]

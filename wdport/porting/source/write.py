@@ -22,9 +22,10 @@ from wdport.porting.lowering import helpers
 from wdport.porting.lowering.holes import line_of
 from wdport.porting.lowering.keras_graph import Hole, KerasGraph, Placed, rows_besides
 from wdport.porting.lowering.lower import GraphLowering
-from wdport.porting.source.classes import Class, Instances
+from wdport.porting.source.classes import Class
 from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code
 from wdport.porting.source.frozen import freeze
+from wdport.porting.source.instances import Instances
 from wdport.porting.source.scopes import Scopes
 from wdport.porting.source.shared import share
 from wdport.porting.source.starts import starts_of
