@@ -352,15 +352,22 @@ def fresh_names() -> AbstractContextManager[None]:
     return _changed(partial(global_state.set_global_attribute, name), before, defaultdict(int))
 
 
+_AS_STATED: ContextVar[bool] = ContextVar("as_stated", default=False)
+
+
+class _Lifted(str):
+    """The float64 that a stated float32 is; Keras keeps it in operations such as the casts of functional models."""
+
+
 class _Lifting(dict[object, object]):
     """Keras's table of dtypes by their names in code, in which float32 is float64 in threads that have float64."""
 
     def get(self, key: object, default: object = None) -> object:
         stated = key == "float32" if isinstance(key, str) else key is np.float32 or key is jnp.float32
         # Other threads may run a float32 model meanwhile.
-        if stated and jax.dtypes.canonicalize_dtype("float64") == "float64":
-            return "float64"
-        return super().get(key, default)
+        if stated and not _AS_STATED.get() and jax.dtypes.canonicalize_dtype("float64") == "float64":
+            return _Lifted("float64")
+        return "float32" if isinstance(key, _Lifted) and _AS_STATED.get() else super().get(key, default)
 
 
 @_Shared
@@ -374,6 +381,18 @@ def _exactness() -> Iterator[AbstractContextManager[object]]:
     yield patch.object(jax.nn, "dot_product_attention", _explicit_attention)
     # It logs a traceback before Keras tries another way.
     yield patch.object(nn.logging, "exception", lambda *_, **__: None)
+
+
+@contextmanager
+def float32_as_stated(model: KerasModel) -> Iterator[None]:
+    """Inside, a float64 model computes in float32 what its code states so, in a cast or as the dtype of a layer, which
+    :func:`exact_float64` makes float64 otherwise. No other thread may run the model."""
+    policies = [layer.dtype_policy for layer in model._flatten_layers() if layer.dtype_policy.name == "float32"]
+    lifted = {id(policy): policy for policy in policies if policy.compute_dtype == "float64"}
+    with _in_thread(_AS_STATED, True), ExitStack() as stack:
+        for policy in lifted.values():
+            stack.enter_context(patch.object(policy, "_compute_dtype", "float32"))
+        yield
 
 
 def plain_float32() -> AbstractContextManager[object]:

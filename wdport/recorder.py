@@ -1339,21 +1339,52 @@ def _moved(value: Any, rng: np.random.Generator, unit: float) -> Any:
     return array * np.where(np.abs(array) >= MASKING, 1.0, factors)
 
 
-def computes_in_float64(single: Module, inputs: Sequence[Nested]) -> bool:
-    """Whether a float32 module makes a float64 tensor of floating-point ones of float32."""
+def stated_float64(
+    single: Module, inputs: Sequence[Nested], names: Collection[str] = ()
+) -> dict[tuple[str, str], bool]:  # fmt: skip
+    """What a float32 module computes in float64, as its code states: by call of these submodules, "" for the module
+    itself, "fed" for what is computed before the call, and "made" for its outputs. True if the same code also states
+    float32 for numbers that are float32 already."""
     import torch
 
-    wide: list[bool] = []
+    wide, narrow = (torch.float64, torch.complex128), (torch.float32, torch.complex64)
+    marks: dict[int, tuple[Tensor, frozenset[Dtype]]] = {}
+    places: dict[tuple[str, str], bool] = {}
 
     def watch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        name, arguments = getattr(function, "__name__", ""), tensors_of([*args, *kwargs.values()])
         result = function(*args, **kwargs)
-        narrow = [item for item in tensors_of(args) if item.dtype == torch.float32 and item.numel() > 1]
-        wide.append(bool(narrow) and isinstance(result, torch.Tensor) and result.dtype == torch.float64)
+        stated: set[Dtype] = set()
+        stated.update(*(marks[id(tensor)][1] for tensor in arguments if id(tensor) in marks))
+        made = tensors_of(args[:1] if result is None else result)
+        if any(tensor.dtype in wide and tensor.numel() > 1 for tensor in made):
+            stated.add(torch.float64)
+        float32 = name == "float" or any(value is torch.float32 for value in (*args, *kwargs.values()))
+        if float32 and arguments and arguments[0].dtype in narrow:
+            stated.add(torch.float32)
+        if stated:
+            marks.update({id(tensor): (tensor, frozenset(stated)) for tensor in made})
         return result
 
-    with functions(watch):
+    def keep(name: str, _: str, __: Module, compute: Compute, arguments: Given) -> object:
+        fed = {id(tensor) for tensor in note(name, "fed", [*arguments])}
+        outside = {key: marks.pop(key) for key in fed.intersection(marks)}
+        output = compute(*arguments)
+        marks.update(outside)
+        for tensor in note(name, "made", output):
+            marks.pop(id(tensor), None)
+        return output
+
+    def note(name: str, part: str, value: object) -> list[Tensor]:
+        stated = [marks[id(tensor)][1] for tensor in tensors_of(value) if id(tensor) in marks]
+        if any(torch.float64 in dtypes for dtypes in stated):
+            places[name, part] = any(torch.float32 in dtypes for dtypes in stated)
+        return tensors_of(value)
+
+    parts = {name: part for name, part in single.named_modules() if not name or name in names}
+    with functions(watch), watched(parts, keep):
         run(single, inputs)
-    return any(wide)
+    return places
 
 
 def _distance(first: Array, second: Array) -> Array:

@@ -142,6 +142,37 @@ def phase_port() -> Any:
     return functional(lambda x: dense(ops.sin(x * 1.7)))
 
 
+def stated_phase_port() -> Any:
+    return functional(lambda x: dense(ops.cast(ops.sin(ops.cast(x, "float32") * 1.7), x.dtype)))
+
+
+class Shares(Base):
+    """A softmax in float64, of numbers in float32."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.fc(x.sin()).softmax(-1, dtype=torch.float64).to(x.dtype)
+
+
+def stated_shares_port() -> Any:
+    return functional(lambda x: layers.Softmax(dtype="float32")(dense(ops.sin(x))))
+
+
+def stated_sine_port() -> Any:
+    """It states a float32 that the reference does not, where that computes nothing in float64."""
+    return functional(lambda x: ops.softmax(dense(ops.cast(ops.sin(ops.cast(x, "float32")), x.dtype))))
+
+
+class SineShares(Base):
+    """The same, with the sine in float32 next to the softmax in float64."""
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.fc(x).float().sin().softmax(-1, dtype=torch.float64).to(x.dtype)
+
+
+def sine_shares_port() -> Any:
+    return functional(lambda x: ops.softmax(ops.sin(ops.cast(dense(x), "float32"))))
+
+
 class Narrow(Base):
     """Does not run under autocast, as code that adds to an array of its own dtype."""
 
@@ -418,6 +449,7 @@ PLAIN = HEAD.format(inputs='"x: b 5 6"') + "  - {torch: rnn, keras: rnn, kind: g
 LSTM = HEAD.format(inputs='"x: b 5 6"') + '  - {torch: rnn, keras: "rnn<layer>", kind: bidirectional_lstm}\n'
 GRU = NORMAL + '  - {torch: rnn, keras: "rnn<layer>", kind: gru}\n'
 
+STATED = "the port's code states float32 where PyTorch's states float64"
 MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
     "a buffer": ("Scaled", "scaled_port", CARRIED, {}, ""),
     "a buffer in 16 bits": ("Scaled", "scaled_port", CARRIED, {"half": True}, ""),
@@ -435,6 +467,9 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
     "outputs in a dataclass": ("Structured", "structured_port", NORMAL, {"full": True}, ""),
     "an output that is returned twice": ("Twice", "TwicePort", CELL, {"full": True}, ""),
     "code in float64": ("Phase", "phase_port", TIMES, {}, "the reference computes in float64, also where"),
+    "a float32 where the code has float64": ("Phase", "stated_phase_port", TIMES, {}, STATED),
+    "a layer in float32 where the code has float64": ("Shares", "stated_shares_port", NORMAL, {}, STATED),
+    "a float32 before the code in float64": ("Shares", "stated_sine_port", NORMAL, {}, ""),
     "dropout between the layers of a GRU": (
         "Recurrent",
         "recurrent_port",
@@ -477,6 +512,13 @@ def test_models_of_users(name: str, tmp_path: Path) -> None:
     verdict = verify_own(tmp_path, text, module, f"{__name__}:{reference}", f"{__name__}:{port}", **options)
     assert bool(verdict) == (not message), verdict.summary()
     assert message in verdict.summary()
+
+
+def test_a_float32_that_both_state_next_to_float64(tmp_path: Path) -> None:
+    names = f"{__name__}:SineShares", f"{__name__}:sine_shares_port"
+    verdict = verify_own(tmp_path, NORMAL, SineShares(), *names)
+    assert verdict, verdict.summary()
+    assert "the reference's states float64 and float32 there" in verdict.summary()
 
 
 @pytest.mark.parametrize(("reference", "port", "text", "code", "message"), [

@@ -150,12 +150,14 @@ class PortSide:
     """The models of a candidate, probed at these paths.
 
     ``precision`` is that of matrix products in the last run. ``pairwise``: with sums computed pairwise, but in
-    :meth:`record`.
+    :meth:`record`. ``as_stated``: with the float32 that the port's code states, in float64 too.
     """
 
-    def __init__(self, candidate: Candidate, paths: Collection[str], *, pairwise: bool = False) -> None:
+    def __init__(
+        self, candidate: Candidate, paths: Collection[str], *, pairwise: bool = False, as_stated: bool = False
+    ) -> None:  # fmt: skip
         self._candidate = candidate
-        self.probes = {dtype: Probe(model, paths, candidate.eager, pairwise=pairwise)
+        self.probes = {dtype: Probe(model, paths, candidate.eager, pairwise=pairwise, as_stated=as_stated)
                        for dtype, model in candidate.models.items()}  # fmt: skip
         self.precision = ""
         self._last: tuple[tuple[Array, ...], Ran] | None = None

@@ -249,6 +249,8 @@ class Comparison:
             bound.
         times: float32 errors of layers at every value of their input.
         evidence: one faulty case in float64, if there is one.
+        as_stated: layers and outputs that are off by a float32 that the port's code states where the reference's
+            states float64.
         findings: what is wrong with the comparison itself.
         float64, float32: the counts of the comparisons.
         cases: the number of cases that ran; ``runs`` counts those of each layer.
@@ -271,6 +273,7 @@ class Comparison:
     pairwise: dict[Case, RoundingErrors] = field(default_factory=dict)
     times: dict[str, ErrorPair] = field(default_factory=dict)
     evidence: Evidence | None = None
+    as_stated: set[str] = field(default_factory=set)
     findings: dict[Finding, None] = field(default_factory=dict)
     float64: Tally = field(default_factory=Tally)
     float32: Tally = field(default_factory=Tally)

@@ -23,7 +23,14 @@ from wdport.compare.programs import CompiledProgram, sums_pairwise
 from wdport.errors import IncompleteError, MisfitError
 from wdport.jax_settings import FAST_COMPILE
 from wdport.keras_inputs import model_arguments
-from wdport.keras_runtime import call_names, exact_float64, first_line, layers_by_path, variable_values
+from wdport.keras_runtime import (
+    call_names,
+    exact_float64,
+    first_line,
+    float32_as_stated,
+    layers_by_path,
+    variable_values,
+)
 from wdport.model import Array, KerasLayer, KerasModel
 from wdport.recorder import has_names, named_leaves
 
@@ -167,12 +174,13 @@ class Probe:
     that is ``None``.
 
     ``eager`` runs it eagerly instead of compiled: much faster if the model's code changes between runs. ``pairwise``
-    computes sums pairwise, in the whole model and in isolation: see :mod:`wdport.compare.programs`.
+    computes sums pairwise, in the whole model and in isolation: see :mod:`wdport.compare.programs`. ``as_stated``
+    leaves a float32 that a float64 model's code states.
     """
 
     def __init__(
         self, model: KerasModel, paths: Collection[str], eager: bool = False, training: bool | None = False, *,
-        pairwise: bool = False,
+        pairwise: bool = False, as_stated: bool = False,
     ) -> None:  # fmt: skip
         layers = layers_by_path(model)
         self.model, self._training = model, training
@@ -181,6 +189,7 @@ class Probe:
         """The names of the model's outputs, after a run; empty if they have none."""
         self._callers: dict[str, str] = {}
         self._names: dict[str, tuple[str, ...]] = {}
+        self._as_stated = as_stated
         self._exact = any(str(variable.dtype) == "float64" for variable in model.weights)
         outputs = sums_pairwise(self._outputs) if pairwise else self._outputs
         self._whole = outputs if eager else CompiledProgram(outputs)
@@ -240,7 +249,8 @@ class Probe:
     def _outputs(
         self, trainable: list[jax.Array], fixed: list[jax.Array], inputs: tuple[Tensor, ...]
     ) -> list[jax.Array]:
-        with exact_float64() if self._exact else nullcontext():
+        dtypes = float32_as_stated(self.model) if self._as_stated else nullcontext()
+        with exact_float64() if self._exact else nullcontext(), dtypes:
             output = stateless(self.model, trainable, fixed, inputs, self._training)
         self.output_names = tensor_names(output)
         return tensors(output)

@@ -221,7 +221,7 @@ class Live:
         with translated(), spent_on("running PyTorch"):
             inputs = self.inputs(case)
             if dtype == "float32":
-                if recorder.computes_in_float64(self.modules["float32"], recorder.cast(inputs, np.float32)):
+                if recorder.stated_float64(self.modules["float32"], recorder.cast(inputs, np.float32)):
                     self._notes["the reference computes in float64, also where the network is in float32"] = None
                 return recorder.float32_errors(self.modules, case, inputs, taps)
             return recorder.conditioning(self.modules["float64"], case, inputs, taps)

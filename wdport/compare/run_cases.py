@@ -20,7 +20,7 @@ import numpy as np
 
 from wdport.compare.activities import spent_on
 from wdport.compare.alignment import Alignment
-from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, answers_of, leaves
+from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, answers_of, layer_of, leaves
 from wdport.compare.candidate import Candidate, PlainUse, PortSide
 from wdport.compare.comparison import Clock, Companion, Comparison, OutputParts, RoundingErrors
 from wdport.compare.findings import OUTPUT
@@ -50,13 +50,13 @@ from wdport.compare.layer_errors import (
 )
 from wdport.compare.measure import ErrorPair, Ranges, float32_share, wrong_samples
 from wdport.compare.programs import Deferred, Pending, trim_memory
-from wdport.compare.reference import Reference
+from wdport.compare.reference import Reference, translated
 from wdport.compare.results import Evidence, TapResult
 from wdport.compare.sightings import SAMPLES, Sightings, other_sizes
 from wdport.compare.taps import Tap
 from wdport.errors import WdportError
 from wdport.model import Array
-from wdport.recorder import Conditioning, Observation, Single, by_sample, cast, one_line
+from wdport.recorder import Conditioning, Observation, Single, by_sample, cast, one_line, stated_float64
 
 CASES_AT_ONCE = 1
 """Cases that the port computes while the reference runs the next: each holds several copies of every layer's arrays."""
@@ -108,6 +108,7 @@ def compare(
         else:
             engine.require_variation()
         engine.use_plainly()
+        engine.use_as_stated()
     return result
 
 
@@ -218,6 +219,64 @@ class _Engine:
                 self.result.candidate.use(False)  # the weights of the first inputs
                 self.result.findings |= dict.fromkeys(self.plain.differing(self.first))
                 self.result.candidate.use(last)
+
+    def use_as_stated(self) -> None:
+        """Where the reference's code states float64, find what the port's code states to be float32: both are float64
+        in the float64 comparison."""
+        case, result = self.result.probes[0], self.result
+        # Where float32 is not compared, there may be no reference in float32.
+        if not (modules := result.reference.modules) or case not in result.single:
+            return
+        with self.clock.gate("A"):
+            single = cast(result.reference.inputs(case), np.float32)
+            with translated(), spent_on("running PyTorch"):
+                stated = stated_float64(modules["float32"], single, {layer_of(tap) for tap in result.taps})
+            if not stated:
+                return
+            result.candidate.use(case.random_biases)
+            observation, taps, into = self._again(case)  # its weights are those of the case
+            port = PortSide(result.candidate, self.alignment.watched, as_stated=True)
+            inputs, calls = self.signature.in_port(observation.inputs), into(observation.calls)
+            outputs, computed = port.isolate("float64", inputs, calls, self._doubtful(taps, into))
+            errors = {(tap.reference, part): error for tap in taps if (pair := tap_errors(tap, computed, calls))
+                      for part, error in zip(("fed", "made"), pair, strict=True)}  # fmt: skip
+            right = result.outputs_in_port(observation.outputs, observation.names, outputs)
+            if right:
+                output = zip(result.outputs, output_errors(outputs, right), strict=True)
+                errors |= {(name, "made"): error for name, error in output}
+            for (name, part), both in stated.items():
+                for subject in [name] if name else result.outputs:
+                    self._add_stated(subject, part, errors.get((subject, part), 0.0), both)
+            if result.as_stated and right:
+                running = output_errors(port.run("float64", "whole", inputs), right)
+                for name, error in zip(result.outputs, running, strict=True):
+                    result.taps[name].cumulative = max(result.taps[name].cumulative, error)
+            result.reference.use(result.probes[-1].random_biases)
+            result.candidate.use(result.probes[-1].random_biases)
+
+    def _add_stated(self, name: str, part: str, error: float, both: bool) -> None:
+        """Add what a layer, or its input, is off by where the port's code states float32 and the reference's float64;
+        if that states float32 as well, ``both``, this may be what the port's is."""
+        measured = self.result.taps.get(name)
+        if measured is None or error <= self.logic or not max(measured.inputs, measured.isolated) <= self.logic:
+            return
+        if both:
+            what = f"what {name} is fed" if part == "fed" else name
+            text = f"{what} is off by {error:.1e} in float64 by a float32 that the port's code states; the reference's"
+            self.result.find(f"{text} states float64 and float32 there", name, "notice")
+            return
+        self.result.as_stated.add(name)
+        if part == "fed":
+            measured.inputs = error
+        else:
+            measured.isolated = measured.cumulative = error
+
+    def _again(self, case: Case) -> tuple[Observation, Sequence[Tap], InPort]:
+        """The reference's results in a case that was compared, and what converts them to the port's layout."""
+        observation = self.result.observe(case)
+        _, shapes = self.port.shapes(self.signature.in_port(observation.inputs))
+        taps = self.alignment.of(observation.calls, shapes, len(observation.inputs) < len(self.signature.inputs))
+        return observation, taps, InPort(taps, shapes)
 
     def _extend(self, observation: Observation, shapes: Calls) -> None:
         """Compare the calls too that no case before this one makes."""
@@ -511,12 +570,9 @@ class _Engine:
 
     def _summed_pairwise(self, port: PortSide, case: Case) -> RoundingErrors:
         """The float32 errors of a case with the port's sums computed pairwise."""
-        observation, errors = self.result.observe(case), RoundingErrors()
+        (observation, taps, into), errors = self._again(case), RoundingErrors()
         if (single := observation.single) is None:
             return errors
-        _, shapes = self.port.shapes(self.signature.in_port(observation.inputs))
-        taps = self.alignment.of(observation.calls, shapes, len(observation.inputs) < len(self.signature.inputs))
-        into = InPort(taps, shapes)
         answers, narrow = into(answers_of(case, observation.calls)), self.signature.in_port(single.inputs)
         running = port.run("float32", "whole", narrow)
         isolated = port.isolate("float32", narrow, answers, self._doubtful(taps, into))

@@ -51,6 +51,8 @@ MOST_TRIALS = 5
 FLOAT32 = ("computes in float32, whatever the dtype of its input; where PyTorch's code has `.float()`, cast to "
            "`keras.backend.result_type(x.dtype, 'float32')`")  # fmt: skip
 
+AS_STATED = "the port's code states float32 where PyTorch's states float64; state no dtype there"
+
 MOST_VARIABLES = 4
 """Variables of a layer whose wrong values are described."""
 
@@ -65,12 +67,13 @@ def probable_causes(
     run = cache(partial(_reference_run, comparison))
     custom = isinstance(prepared.family, KeptByKeras)
     right = {path: np.asarray(variable.value) for path, variable in variables_by_path(probe.model).items()}
-    causes = {}
+    causes, stated = {}, stated_float32(comparison, faults)
     for index, fault in enumerate(faults):
         tried = index < MOST_TRIALS
         # From the most certain to the least: a stated setting, a change that makes the layer agree, then relations of
         # values, and a change of the reference that makes it compute what the port does.
-        words = _settings_that_differ(comparison, fault)
+        words = [stated[fault]] if fault in stated else []
+        words = words or _settings_that_differ(comparison, fault)
         words = words or (_by_trial(comparison, probe, fault, custom) if tried else [])
         if not words and comparison.evidence is not None:
             words = wrong_variables(fault.candidate, names, weights.variables, right)
@@ -82,6 +85,11 @@ def probable_causes(
         frozen = [] if fault.candidate else frozen_weights(probe.model)
         causes[fault.candidate] = (*frozen, *words)
     return causes
+
+
+def stated_float32(comparison: Comparison, faults: Sequence[Fault]) -> dict[Fault, str]:
+    """The faults that are a float32 that the port's code states, with the cause."""
+    return {fault: AS_STATED for fault in faults if (fault.feeds or fault.reference) in comparison.as_stated}
 
 
 def _settings_that_differ(comparison: Comparison, fault: Fault) -> list[str]:

@@ -34,7 +34,7 @@ from wdport.families.roles import KeptByKeras, Referenced
 from wdport.families.shipped import HOME
 from wdport.model import Array
 from wdport.options import PathText
-from wdport.parity.diagnose import probable_causes
+from wdport.parity.diagnose import probable_causes, stated_float32
 from wdport.parity.file_pair import misread, provenance
 from wdport.parity.full_battery import FullBattery, gradient_battery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
@@ -195,10 +195,13 @@ class _Run:
     def _causes(self, repro: PathText | None) -> dict[str, tuple[str, ...]]:
         """Probable causes of the first faults; the first faulty layer is written to ``repro``."""
         evidence, prepared = self.comparison.evidence, self.prepared
-        if evidence is None or not self.setup.causes:
+        if not self.setup.causes or (evidence is None and not self.comparison.as_stated):
             return {}
         self.say("looking for probable causes")
-        faults, weights = locate(tuple(self.comparison.taps.values())), self.sets.of(evidence.random_biases)
+        faults = locate(tuple(self.comparison.taps.values()))
+        if evidence is None:
+            return {fault.candidate: (cause,) for fault, cause in stated_float32(self.comparison, faults).items()}
+        weights = self.sets.of(evidence.random_biases)
         causes = probable_causes(prepared, self.comparison, weights, faults)
         if repro is not None and faults:
             write_repro(repro, prepared.family, prepared.config, weights.float64, faults[0], evidence)
