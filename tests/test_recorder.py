@@ -38,7 +38,7 @@ from wdport.recorder import (
     parse_input,
     record,
     record_file,
-    unreached,
+    unreached_notes,
     with_keys,
 )
 from wdport.uses.waveletdiff.family import FAMILY
@@ -473,7 +473,7 @@ def test_numbers_that_no_size_reaches_are_named() -> None:
     inputs, ranges = [parse_input("x: b n=16..40 3")], {}
     for case in CASES[:2]:
         compared_numbers(Sized().double().eval(), checked_inputs(None, case, "", inputs), ranges)
-    sentences = unreached(ranges, inputs)
+    sentences = unreached_notes(ranges, inputs)
     assert sorted(text.partition(" the code ")[2] for text in sentences) == [
         "compares them with 1000; state n=16..1062 to try both sides",
         "compares them with 50; state n=16..58 to try both sides",
@@ -483,7 +483,7 @@ def test_numbers_that_no_size_reaches_are_named() -> None:
         "compares them with 8; state n=4..40 to try both sides",
         "compares them with 90; state n=16..98 to try both sides",
     ]
-    assert unreached(ranges, [parse_input("x: b n=16 3")]) == []
+    assert unreached_notes(ranges, [parse_input("x: b n=16 3")]) == []
 
 
 # --- The lift

@@ -822,23 +822,33 @@ def _note_positions(ranges: Ranges, name: str, args: Sequence[Any], named: Mappi
         _extend(ranges, abs(diagonal or 0), 0, max(args[0].shape[-2:]) - 1)
 
 
-def unreached(ranges: Ranges, inputs: Sequence[Input]) -> list[str]:
-    """The numbers that no compared size or position along an axis of several sizes reaches, a sentence for each, with
-    what to state. Those up to 2 are guards against sizes that are too small to compute with."""
+def unreached(ranges: Ranges, inputs: Sequence[Input]) -> dict[int, tuple[str, int, int]]:
+    """The numbers that no compared size or position along an axis of several sizes reaches, with this axis and sizes on
+    either side to try. Those up to 2 are guards against sizes that are too small to compute with."""
     axes = {(axis, spec.sizes[axis], longest) for spec in inputs for axis, longest in spec.alone.items()}
-    sentences: dict[int, str] = {}
+    sizes: dict[int, tuple[str, int, int]] = {}
     for axis, size, longest in sorted(axes):
         for number, (least, greatest) in ranges.items():
             # A position is less than its size.
             inside = least <= number <= greatest or number <= 2 or (number < least and least != size)
             if inside or not {greatest, greatest + 1} & {size, longest}:
                 continue
-            low, high = (size, number + max(number // 16, 8)) if number > greatest else (max(number // 2, 1), longest)
-            tried = f"up to {greatest}" if number > greatest else f"from {least} on"
-            stated = "N" if axis.startswith("_") else f"{axis}=N"
-            sentences[number] = (f"sizes or positions {tried} were tried, the code compares them with {number}; state "
-                                 f"{stated.replace('N', f'{low}..{high}')} to try both sides")  # fmt: skip
-    return list(sentences.values())
+            upper = number > greatest
+            low, high = (size, number + max(number // 16, 8)) if upper else (max(number // 2, 1), longest)
+            sizes[number] = axis, low, high
+    return sizes
+
+
+def unreached_notes(ranges: Ranges, inputs: Sequence[Input]) -> list[str]:
+    """A sentence for each of these numbers, with what to state."""
+    sentences = []
+    for number, (axis, low, high) in unreached(ranges, inputs).items():
+        least, greatest = ranges[number]
+        tried = f"up to {greatest}" if number > greatest else f"from {least} on"
+        stated = f"{low}..{high}" if axis.startswith("_") else f"{axis}={low}..{high}"
+        sentences.append(f"sizes or positions {tried} were tried, the code compares them with {number}; state {stated} "
+                         "to try both sides")  # fmt: skip
+    return sentences
 
 
 def compared_numbers(
@@ -875,6 +885,20 @@ def compared_numbers(
     with suppress(Exception), highest_precision(), lifted(), functions(watch):
         run(module, inputs)
     return numbers
+
+
+def largest_tensor(module: Module, inputs: Sequence[Nested]) -> int:
+    """The number of values of the largest tensor that a float64 module computes."""
+    counts = [0]
+
+    def watch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        result = function(*args, **kwargs)
+        counts.extend(tensor.numel() for tensor in tensors_of(result))
+        return result
+
+    with highest_precision(), lifted(), functions(watch):
+        run(module, inputs)
+    return max(counts)
 
 
 MOST_MARKS = 8

@@ -51,6 +51,7 @@ TABLES = {
     "Steps": 'inputs: ["x: b n=8 12"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n"
     + "  - {torch: norm, keras: norm, kind: layer_norm}\n",
     "Rows": 'inputs: ["x: b h=6 w=6 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
+    "Windowed": 'inputs: ["x: b n=20 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
     "Crossed": 'inputs: ["x: b n=8 3", "y: b m=8 3"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n",
     "Marked": IDS + LAYERS + EMBED + "  - {torch: rare, keras: rare, kind: embedding}\n",
     "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
@@ -76,6 +77,8 @@ FAULTS = [
     ("Attended", "shifted"),
     *(("Steps", how) for how in ("kept", "remembered", "half", "tiny", "fast")),
     ("Rows", "turned"),
+    ("Windowed", "endless"),
+    ("Windowed", "long"),
     ("Crossed", "confused"),
     ("Marked", "cutoff"),
     ("Marked", "seen"),
@@ -84,7 +87,7 @@ FAULTS = [
 ]
 CONTROLS = [("Recurrent", "recurrent"), ("Pooled", "pooled"), ("Placed", "placed"), ("Gappy", "gappy"),
             ("Normed", "network"), ("Attended", "attended"), ("Steps", "cached"), ("Rows", "rows"),
-            ("Crossed", "crossing"), ("Marked", "marked")]  # fmt: skip
+            ("Windowed", "windowed"), ("Crossed", "crossing"), ("Marked", "marked")]  # fmt: skip
 SOON = Setup(brief=True, causes=False)
 """For a port that is wrong: no more cases than show it."""
 

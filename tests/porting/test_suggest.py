@@ -442,7 +442,7 @@ class Net(nn.Module):
         self.fc = nn.Linear(4, 4)
 
     def forward(self, x):
-        return self.fc(x) * (torch.arange(x.shape[1]) < 900)[:, None]
+        return self.fc(x) * (torch.arange(x.shape[1]) < 90000)[:, None]
 
 
 build = Net
@@ -462,7 +462,7 @@ def test_a_proof_names_the_number_that_no_size_reached(project: Path, cli: Cli) 
     (project / "suggested_twin.py").write_text(LIMITED_TWIN)
     said = cli("map", "suggest", *BOTH, "--input", "x: b n=8 4", "-o", "t.yaml").out
     assert "proved: verify finds the two models equal" in said
-    assert "the code compares them with 900; state n=8..956 to try both sides" in said
+    assert "the code compares them with 90000; state n=8..95625 to try both sides" in said
 
 
 RESIZED_NET = """

@@ -156,7 +156,7 @@ class Live:
             if case.batch == 1 and recorder.unreached(ranges, self.drawn):
                 recorder.compared_numbers(double, self.inputs(case), ranges)
         if self.code:
-            self._notes = dict.fromkeys([*recorder.unreached(ranges, self.drawn), *self._notes])
+            self._notes = dict.fromkeys([*recorder.unreached_notes(ranges, self.drawn), *self._notes])
         return numbers
 
     def include(self, numbers: Sequence[float]) -> None:

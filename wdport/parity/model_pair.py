@@ -36,13 +36,17 @@ from wdport.recorder import (
     CASES,
     LONGEST,
     Input,
+    Ranges,
     Subject,
     build,
     call_by_name,
     checked_inputs,
+    compared_numbers,
     highest_precision,
+    largest_tensor,
     lifted,
     run,
+    unreached,
 )
 
 if TYPE_CHECKING:
@@ -305,6 +309,8 @@ def user_reference(
             call_by_name(module, signature.inputs)
     drawn = () if subject.make_inputs else longest_inputs(signature, subject.modules["float64"])
     turned = _turned(signature.inputs, drawn, subject.modules["float64"]) if drawn else ()
+    if drawn and not turned:
+        drawn, turned = reaching_inputs(signature, drawn, subject.modules["float64"])
     notes = [*subject.notes, *_left_out(subject, drawn)]
     return Live(subject.modules, subject.make_inputs, notes, target, drawn, turned, subject.shifts)
 
@@ -372,6 +378,41 @@ def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input
         longer = tuple(_with_length(spec, axis, size, length) for spec in inputs)
         inputs = longer if (axis, size) not in sizes and _accepts(module, longer) else inputs
     return inputs
+
+
+MOST_VALUES: Final = 1 << 24
+"""Values of the largest tensor, estimated as if it grew by the square of the length, up to which a length is tried that
+reaches a number of the code."""
+
+
+def reaching_inputs(
+    signature: Signature, drawn: tuple[Input, ...], module: torch.nn.Module
+) -> tuple[tuple[Input, ...], tuple[Mapping[str, int], ...]]:
+    """The inputs, longer along axes without a stated range where the code compares sizes or positions with a number
+    that they do not reach, if the reference accepts it and it is affordable; and sizes of every input for a further
+    batch of one that is shorter than such a number, empty if there is none."""
+    stated = {axis for spec in signature.inputs for axis in spec.alone}
+    steps = {**signature.longer, **signature.free}
+    cases = [next(case for case in CASES if case.batch == batch and not case.extremes) for batch in (4, 1)]
+    ranges: Ranges = {}
+    shorter: tuple[Mapping[str, int], ...] = ()
+    for case in cases if any(spec.alone.keys() - stated for spec in drawn) else ():
+        compared_numbers(module, checked_inputs(None, case, "", drawn), ranges)
+    for number, (axis, low, high) in sorted(unreached(ranges, drawn).items()):
+        if axis in stated:
+            continue
+        size, longest = next((spec.sizes[axis], spec.alone[axis]) for spec in drawn if axis in spec.alone)
+        step = steps.get(axis, 1)
+        upper = number > ranges[number][1]
+        length = step * (_congruent(-(-high // step), 1 - size // step) if upper else max(low // step, 1))
+        tried = tuple(_with_length(spec, axis, size, length) for spec in drawn)
+        if upper and length > longest:
+            values = largest_tensor(module, checked_inputs(None, cases[1], "", drawn))
+            if values * (length / longest) ** 2 <= MOST_VALUES and _accepts(module, tried):
+                drawn = tried
+        elif not upper and length < number and _accepts(module, tried):
+            shorter = tuple(spec.alone for spec in tried)
+    return drawn, shorter
 
 
 HALVINGS: Final = 5

@@ -158,8 +158,8 @@ def _argument_changes(name: str, place: str, behind: str, value: TorchValue) -> 
                lambda g, call: torch.where(call[0][0], call[0][2], call[0][1]))  # fmt: skip
     if name == "scaled_dot_product_attention":
         yield from _masks("attn_mask")
-        yield "no causal mask where PyTorch has one (is_causal)", _with(is_causal=False, attn_mask=None)
-        yield "a causal mask where PyTorch has none (is_causal)", _with(is_causal=True, attn_mask=None)
+        yield "no mask where PyTorch has a causal one (is_causal)", _with(is_causal=False, attn_mask=None)
+        yield "a causal mask where PyTorch has none or another (is_causal)", _with(is_causal=True, attn_mask=None)
         for text, settings in _SCORES.items():
             yield text, _scores(**settings)
         yield "attention without its scale 1/sqrt(head width)", _with(scale=1.0)
