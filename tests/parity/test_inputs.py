@@ -14,6 +14,8 @@ from torch import nn
 
 import wdport
 from wdport.errors import MisfitError, UsageError
+from wdport.model import Signature
+from wdport.parity.model_pair import longest_inputs
 from wdport.parity.run_gates import EVERYTHING, Setup
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import compare_files
@@ -22,6 +24,7 @@ from wdport.proving.suggest import Models, suggest
 from wdport.recorder import (
     CASES,
     EXTREMES,
+    MOST_CALLS,
     UNUSUAL,
     Case,
     battery,
@@ -187,6 +190,23 @@ def test_calls_that_only_a_longer_input_needs_are_compared(tmp_path: Path) -> No
     assert findings(good) == []
     assert bad.exit_code == 1
     assert [(fault.candidate, fault.feeds) for fault in bad.faults] == [("", "first#3")]
+
+
+class Stepped(nn.Linear):
+    """Calls a layer for every step."""
+
+    def __init__(self) -> None:
+        super().__init__(3, 3)
+        self.step = nn.Linear(3, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return sum((self.step(x[:, step]).tanh() for step in range(x.shape[1])), super().forward(x[:, 0]))
+
+
+def test_longer_inputs_call_no_layer_too_often_to_be_compared() -> None:
+    signature = Signature((parse_input("x: b n=8 3"),), (), free={"n": 1})
+    (spec,) = longest_inputs(signature, Stepped().double())
+    assert MOST_CALLS // 2 < spec.alone["n"] <= MOST_CALLS
 
 
 def test_ids_hold_the_first_the_last_and_that_of_padding() -> None:
