@@ -66,8 +66,8 @@ class resnet_applications:
 
 
 def as_in_torch(model: Any) -> Any:
-    """A model of ``keras.applications`` with PyTorch's epsilon, without the biases before norms, and, for a ResNet,
-    with the stride in the second convolution of a block."""
+    """A model of ``keras.applications`` with PyTorch's epsilon and, for a ResNet, with the stride in the second
+    convolution of a block."""
     import keras
 
     def changed(layer: Any) -> Any:
@@ -75,7 +75,6 @@ def as_in_torch(model: Any) -> Any:
         if isinstance(layer, keras.layers.BatchNormalization):
             config["epsilon"] = 1e-5
         elif isinstance(layer, keras.layers.Conv2D):
-            config["use_bias"] = False
             stage, block, place, *_ = (*layer.name.split("_"), "", "")
             if block == "block1" and place in ("1", "2"):
                 config["strides"] = 2 if place == "2" and stage != "conv2" else 1

@@ -46,6 +46,7 @@ SHAPES: list[tuple[dict[str, Shape], dict[str, Shape]]] = [
         {"position": (1, 9, 4), "qkv/kernel": (3, 6), "to_image/kernel": (5, 48), "gate/bias": (2,)},
     ),
     ({"embed.weight": (7, 8), "lm_head.weight": (7, 8)}, {"embed/embeddings": (7, 8)}),
+    ({"conv1.weight": (8, 3, 3, 3)}, {"conv1_conv/kernel": (3, 3, 3, 8), "conv1_conv/bias": (8,)}),
 ]  # fmt: skip
 
 

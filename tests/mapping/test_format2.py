@@ -110,6 +110,10 @@ BAD_TENSORS = {
         ("tied:\n  - {torch: a}\n", 3, "same_as is missing"),
         ("tied:\n  - {torch: a, same_as: a}\n", 3, "tied to itself"),
         ("tied:\n  - {torch: a.<i>, same_as: b}\n", 3, "different indices"),
+        ("filled:\n  - {keras: a}\n", 3, "fill is missing"),
+        ("filled:\n  - {keras: a, fill: 0.5}\n", 3, "fill is not text"),
+        ("filled:\n  - {keras: a, fill: twos}\n", 3, "fill is 'twos'; use one of zeros, ones"),
+        ("filled:\n  - {torch: a, keras: b, fill: ones}\n", 3, "unknown field 'torch'"),
         ("include: [nosuch]\n", 2, "no table 'nosuch' comes with wdport; use one of "),
         ("include: [a.yaml]\n", 2, "is relative to the table's file"),
         ("include: [/etc/a.yaml]\n", 2, "is outside the table's folder"),
@@ -278,6 +282,40 @@ def test_a_tie_that_cannot_be_is_a_misfit() -> None:
     plan = plan_of(parsed(TIED), {"head.weight": (7, 3)}, targets)
     assert isinstance(plan, Misfits)
     assert "line 3 of the table ties head.weight to e.weight, which the checkpoint does not have" in plan.faults
+
+
+def filled(*fills: str) -> Table:
+    rows = "".join(f"  - {{{row}}}\n" for row in fills)
+    return parsed(f"layers:\n  - {{torch: a<n>, keras: x<n>, kind: conv2d}}\nfilled:\n{rows}")
+
+
+CONV: dict[str, Shape] = {"a1.weight": (2, 3, 1, 1)}
+TWINS: dict[str, Shape] = {"x1/kernel": (1, 1, 3, 2), "x1/bias": (2,), "x1/scale": (2,)}
+
+
+def test_a_variable_without_a_tensor_gets_a_constant() -> None:
+    """A tensor that could fill it, another row for it, and a row that fills nothing are faults."""
+    table = filled("keras: x<n>/bias, fill: zeros", "keras: x<n>/scale, fill: ones")
+    plan = plan_of(table, CONV, TWINS)
+    assert isinstance(plan, Plan)
+    assert sorted(plan.targets) == sorted(TWINS)
+    made = dict(plan.apply({"a1.weight": np.ones((2, 3, 1, 1), np.float32)}.__getitem__))
+    assert {name: (array.shape, array.dtype.name, set(array.flat)) for name, array in made.items()} == {
+        name: (shape, "float32", {0.0 if "bias" in name else 1.0}) for name, shape in TWINS.items()
+    }
+    assert plan.changed_fills(made.__getitem__) == []
+    made["x1/bias"] = made["x1/bias"] + np.float32([0, 1e-30])
+    assert [(fill.target, fill.line) for fill in plan.changed_fills(made.__getitem__)] == [("x1/bias", 5)]
+    assert dict(plan.invert(made.__getitem__)).keys() == CONV.keys()
+
+    biased = plan_of(table, CONV | {"a1.bias": (2,)}, TWINS)
+    twice = plan_of(filled("keras: x<n>/bias, fill: zeros", "keras: x1/bias, fill: ones", "keras: y, fill: ones"),
+                    CONV, {name: shape for name, shape in TWINS.items() if "scale" not in name})  # fmt: skip
+    assert isinstance(biased, Misfits)
+    assert isinstance(twice, Misfits)
+    assert biased.faults == ("x1/bias is filled by a1.bias and with zeros",)
+    assert twice.faults == ("x1/bias is filled by a constant (line 5 of the table) and with ones",
+                            "line 7 of the table fills y, which the model does not have")  # fmt: skip
 
 
 def test_several_tensors_become_one_and_one_becomes_several() -> None:

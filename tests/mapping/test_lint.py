@@ -77,6 +77,11 @@ FAULTS = {
                              ("error", 4, "(g=r,z h) -> (g=z,r h) fits no shapes: g is 2 labels and sizes states 3")),
     "sizes against tensors": ('tensors:\n  - {torch: [a, b], keras: x, rule: "[p] i -> p i", sizes: {p: 3}}\n',
                               ("error", 4, "[p] i -> p i fits no shapes: p is 2 tensors and sizes states 3")),
+    "a constant for a variable of a row": (rows(("a", "x", "identity")) + "filled:\n  - {keras: x, fill: zeros}\n",
+                                           ("error", 6, "x is also filled by line 4 of the table")),
+    "two constants, perhaps": (rows(("a", "y", "identity"))
+                               + "filled:\n  - {keras: x<n>, fill: zeros}\n  - {keras: x1, fill: ones}\n",
+                               ("warning", 7, "x1 is also filled by line 6 of the table")),
     "a tie to nothing": (rows(("a", "x", "identity")) + "tied:\n  - {torch: b, same_as: c}\n",
                          ("warning", 6, "b is tied to c, which no row claims")),
     "a feature": ("tensors:\n  - {torch: a, keras: x, rule: identity, when: big}\n",

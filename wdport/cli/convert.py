@@ -200,6 +200,7 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
         ("features", _features(manifest["config"])),
         ("tensors", f"{counts}; every variable filled once"),
         *(("dropped", text) for text in first_of(_dropped(manifest["drops"]), MOST_VALUES)),
+        *(("filled", text) for text in _dropped({row["path"]: row["fill"] for row in manifest.get("filled", ())})),
         ("keeps", ", ".join(written.get("kept", ()))),
         ("stored as", written.get("dtype", "")),
         ("tables", f"largest difference from the formula {max(errors):.1e}" if errors else ""),
@@ -212,7 +213,7 @@ def _text(manifest: Manifest, output: str, labels: Mapping[str, str]) -> str:
 
 
 def _dropped(drops: Mapping[str, str]) -> list[str]:
-    """The tensors that the table drops, a line for each reason, with the names of the first few."""
+    """The tensors that the table drops or fills, a line for each reason, with the names of the first few."""
     names: dict[str, list[str]] = {}
     for name, why in drops.items():
         names.setdefault(why, []).append(name)

@@ -170,8 +170,9 @@ def _check_text(table_check: Check, sound: bool, every: bool, report: SettingsRe
         ("includes", ", ".join(table.includes)),
         ("checkpoint", table_check.checkpoint),
         ("claimed", _claimed(table_check)),
-        ("plan", plan and f"{plan['used']} tensors fill {plan['variables']} variables; {plan['checked']} checked, "
-                          f"{plan['dropped']} dropped, {plan['tied']} tied"),
+        ("plan", plan and f"{plan['used']} tensors fill {plan['variables']} variables"
+                          + f", of which {plan['filled']} get a constant" * bool(plan["filled"])
+                          + f"; {plan['checked']} checked, {plan['dropped']} dropped, {plan['tied']} tied"),
         *(("note", note) for note in table_check.notes),
     ]  # fmt: skip
     lines = [_check_line(table_check, sound), facts(rows)]
@@ -239,13 +240,17 @@ _FATES = {
     "dropped": "left out: {}",
     "tied": "the same as {}, bit for bit, and then left out",
     "ignored": "not the network's: {}",
+    "filled": "filled with {}: PyTorch has no tensor for it",
 }
 
 
 def _route(route: RouteFacts) -> list[tuple[str, str]]:
     rows = [("from", _end(end)) for end in route.sources]
     if route.rule is None:
-        return [*rows, ("is", _FATES[route.fate].format(route.reason))]
+        is_ = ("is", _FATES[route.fate].format(route.reason))
+        if route.fate == "filled":
+            return [("to", _end(route.targets[0])), is_, ("table", f"{route.table}, line {route.line or 0}")]
+        return [*rows, is_]
     arithmetic = f"{route.combine} of them, then " if route.combine else ""
     named = f" ({route.rule})" if route.rule != route.axes else ""
     back = f", then apart again by choice ({route.combine})" if route.combine else ""

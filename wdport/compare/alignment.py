@@ -39,6 +39,7 @@ from wdport.errors import WdportError
 from wdport.keras_runtime import layers_by_path
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import KINDS
+from wdport.mapping.rows import ConstantRow
 from wdport.model import KerasLayer
 from wdport.recorder import Observation, scalar_fed
 
@@ -65,7 +66,7 @@ class Alignment:
     def __init__(self, reference: Reference, candidate: Candidate) -> None:
         table, signature, features = candidate.table, candidate.signature, candidate.features
         self._layers = layers_by_path(candidate.models["float64"])
-        self._inputs = len(signature.inputs)
+        self._inputs, self._fills = len(signature.inputs), table.fills
         taps = align(table, reference.names, self._layers, features, signature.axes, signature.words.one)
         modules = reference.modules
         # A shared module has several paths, and the table may name any of them.
@@ -101,7 +102,8 @@ class Alignment:
     def compare_settings(self, observation: Observation, shapes: Calls) -> None:
         """Compare the settings of the layers of every tap; with ``shapes``, the port's calls, paddings and axes too."""
         if self.modules:
-            self.settings = compare_settings(self.taps, self.modules, self._layers, observation.calls, shapes)
+            calls = observation.calls, shapes
+            self.settings = compare_settings(self.taps, self.modules, self._layers, *calls, fills=self._fills)
 
     def settle(self, observation: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
         """Determine from the calls of both sides which calls are compared, their order and their callers.
@@ -177,7 +179,7 @@ MASKED = "mask_zero True passes a mask to later layers, and no module of the ref
 
 def compare_settings(
     taps: Sequence[Tap], modules: Mapping[str, torch.nn.Module], layers: Mapping[str, KerasLayer],
-    reference: Calls | None = None, port: Calls | None = None,
+    reference: Calls | None = None, port: Calls | None = None, fills: Sequence[ConstantRow] = (),
 ) -> SettingsReport:  # fmt: skip
     """Compare the settings of the two layers of every tap.
 
@@ -187,6 +189,7 @@ def compare_settings(
         layers: the port's, by path.
         reference: calls of the reference's modules, for the shapes of their inputs and outputs.
         port: calls of the port's layers, with arrays or with shape placeholders.
+        fills: rows of variables that get a constant: a bias of zeros is none.
     """
     last = _channels_last(layers)
     count, compared = 0, 0
@@ -208,6 +211,8 @@ def compare_settings(
                 continue
             count, compared = count + bool(pair_count), compared + pair_count
             for difference in differing:
+                if difference.name == "use_bias" and _is_zero(f"{path}/bias", fills):
+                    continue
                 key = (path, difference.text)
                 settings.setdefault(key, replace(difference, reference=layer_of(tap.reference), candidate=path))
     compared_paths = {path for tap in taps for path in tap.stack or (layer_of(tap.candidate),)}
@@ -217,6 +222,11 @@ def compare_settings(
         if getattr(layer, "mask_zero", False) is True and path not in compared_paths:
             settings[path, "mask_zero"] = Setting("mask_zero", None, True, "differs", MASKED, candidate=path)
     return SettingsReport(count, compared, tuple(settings.values()), unread=tuple(unread))
+
+
+def _is_zero(variable: str, fills: Sequence[ConstantRow]) -> bool:
+    """Whether the table fills a variable with zeros."""
+    return any(fill.fill == "zeros" and fill.keras.match(variable) is not None for fill in fills)
 
 
 def _with_shapes(pair: Pair, tap: Tap, reference: Calls, port: Calls) -> Pair:

@@ -159,4 +159,5 @@ def _counts(plan: Plan) -> dict[str, int]:
         "checked": len(plan.checks),
         "dropped": len(plan.drops),
         "tied": len(plan.ties),
+        "filled": len(plan.fills),
     }

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, cast
 
 from wdport.checkpoint import open_checkpoint
 from wdport.conversion.load import open_account
-from wdport.conversion.manifest_schema import Account, Manifest, TensorEntry
+from wdport.conversion.manifest_schema import Account, Manifest, TargetEntry, TensorEntry
 from wdport.conversion.prepare import Prepared, Settings, planned_from
 from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.manifest_seal import CONVERT_AGAIN
@@ -25,7 +25,7 @@ from wdport.mapping.rearrange import combined_shape
 from wdport.mapping.table import load_table
 from wdport.shared_types import Count, JsonShape, Positive, about
 
-Fate = Literal["moved", "checked", "dropped", "tied", "ignored"]
+Fate = Literal["moved", "checked", "dropped", "tied", "ignored", "filled"]
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,8 @@ class RouteFacts:
     """The destination of tensors, or the source of variables."""
 
     fate: Annotated[Fate, about(
-        "How the tensors are used; if they are `moved`, they fill variables.")]  # fmt: skip
+        "How the tensors are used; if they are `moved`, they fill variables. A variable that no tensor fills is "
+        "`filled` with a constant.")]  # fmt: skip
     sources: Annotated[Sequence[EndFacts], about("The tensors, in the order of the rule.")]
     targets: Annotated[Sequence[EndFacts], about("The variables.")] = ()
     rule: Annotated[str | None, about("Name of the rule; null unless tensors are moved.")] = None
@@ -54,11 +55,11 @@ class RouteFacts:
     combine: Annotated[str, about(
         "Arithmetic that combines the tensors before the rule is applied; empty for none.")] = ""  # fmt: skip
     table: Annotated[str | None, about(
-        "Mapping table that contains the row for these tensors; null unless tensors are moved.")] = None  # fmt: skip
+        "Mapping table that contains the row; null unless they are `moved` or `filled`.")] = None  # fmt: skip
     line: Annotated[Positive | None, about("Line number of the row in that table; null if there is none.")] = None
     reason: Annotated[str | None, about(
-        "For a checked tensor, the constant; for a tied tensor, the other tensor; for a dropped or ignored tensor, the "
-        "reason; null if tensors are moved.")] = None  # fmt: skip
+        "For a checked tensor or a filled variable, the constant; for a tied tensor, the other tensor; for a dropped "
+        "or ignored tensor, the reason; null if tensors are moved.")] = None  # fmt: skip
     notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")] = ()
 
     def has(self, name: str) -> bool:
@@ -143,6 +144,11 @@ def from_plan(prepared: Prepared) -> Routes:
         )
         for move in plan.moves
     ]
+    moved += [
+        RouteFacts("filled", (), (EndFacts(fill.target, fill.shape, "float32"),), reason=fill.fill,
+                   table=fill.file or plan.table.path, line=fill.line or None)
+        for fill in plan.fills
+    ]  # fmt: skip
     others = _others(ends, plan.checks, plan.drops, plan.ties, prepared.checkpoint.ignored)
     return Routes(str(prepared.checkpoint.path), _joined(moved, others), tuple(prepared.checkpoint.prefixes))
 
@@ -162,6 +168,11 @@ def from_account(path: Path, account: Account) -> Routes:
         for entry in manifest["tensors"]:
             rows.setdefault(tuple(target["path"] for target in entry["targets"]), []).append(entry)
         moved = [_recorded(entries) for entries in rows.values()]
+        moved += [
+            RouteFacts("filled", (), (_target(entry),), reason=str(entry["fill"]), table=str(entry["table"]),
+                       line=int(entry["line"]) or None)
+            for entry in manifest.get("filled", ())
+        ]  # fmt: skip
         ends = {end.name: end for route in moved for end in route.sources}
         checks = {str(entry["source"]): str(entry["constant"]) for entry in manifest["checks"]}
         others = _others(ends, checks, manifest["drops"], manifest["ties"], manifest["ignored"])
@@ -174,8 +185,7 @@ def _recorded(entries: Sequence[TensorEntry]) -> RouteFacts:
     """The route of one row's tensors, with the sizes of the rule's axes if the shapes determine them."""
     entry = entries[0]
     sources = tuple(EndFacts(str(e["source"]), tuple(map(int, e["shape"])), str(e["dtype"])) for e in entries)
-    targets = tuple(EndFacts(str(t["path"]), tuple(map(int, t["shape"])), t.get("dtype", "float32"))
-                    for t in entry["targets"])  # fmt: skip
+    targets = tuple(map(_target, entry["targets"]))
     rule, sizes = find_rule(str(entry["rule"])), {}
     if rule is not None:
         shapes = [tuple(end.shape or ()) for end in sources]
@@ -185,6 +195,10 @@ def _recorded(entries: Sequence[TensorEntry]) -> RouteFacts:
     notes = ("recomputed: 16-bit storage ruins its values",) if entry["recomputed"] else ()
     return _moved(sources, targets, rule, sizes=sizes, combine=entry["combine"], table=str(entry["table"]),
                   line=int(entry["line"]) or None, notes=notes)  # fmt: skip
+
+
+def _target(entry: TargetEntry) -> EndFacts:
+    return EndFacts(str(entry["path"]), tuple(map(int, entry["shape"])), entry.get("dtype", "float32"))
 
 
 def _others(

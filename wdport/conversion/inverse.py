@@ -80,7 +80,7 @@ def _by_manifest(converted: Converted, table: Table | None, variables: Mapping[s
     plan, _ = planned(converted.path, table, converted.family, converted.config, shapes)
     dtypes = {entry["source"]: entry["dtype"] for entry in manifest["tensors"]}
     dtypes |= {name: dtypes[same] for name, same in manifest["ties"].items()}
-    tensors = _inverted(plan, variables, dtypes)
+    tensors = _inverted(converted.path, plan, variables, dtypes)
     tables = {name: typed(constants[constant].values, "float32") for name, constant in plan.checks.items()
               if name not in tensors}  # fmt: skip
     prefixes = tuple(manifest["source"]["prefixes"])
@@ -105,7 +105,7 @@ def _by_checkpoint(
         # The configuration is that of the model, so the user cannot correct it, as the message advises.
         raise MisfitError(checkpoint.path, f"{what}: {error.what}", fix, error.details) from None
     dtypes = {name: info.dtype for name, info in checkpoint.tensors.items()}
-    tensors = _inverted(prepared.plan, variables, dtypes)
+    tensors = _inverted(converted.path, prepared.plan, variables, dtypes)
     plan = prepared.plan
     rest = {name: typed(checkpoint.read(name), dtypes[name]) for name in (*plan.checks, *plan.drops)}
     every = {**tensors, **rest}
@@ -120,7 +120,12 @@ def _require_table(account: Account, table: Table, path: Path) -> None:
         raise MisfitError(path, f"was converted with another {account.mapping.name} than {table.path}", fix)
 
 
-def _inverted(plan: Plan, variables: Mapping[str, Array], dtypes: Mapping[str, str]) -> dict[str, Array]:
+def _inverted(path: Path, plan: Plan, variables: Mapping[str, Array], dtypes: Mapping[str, str]) -> dict[str, Array]:
+    if changed := plan.changed_fills(variables.__getitem__):
+        more = f", and {len(changed) - 1} more" if len(changed) > 1 else ""
+        what = f"does not hold {changed[0].fill} any more{more}, and the PyTorch model has no tensor for it"
+        fix = "give the PyTorch layer this tensor and the table a row for it, or set trainable = False before training"
+        raise MisfitError((path, changed[0].target), what, fix)
     return {name: typed(array, dtypes[name]) for name, array in plan.invert(variables.__getitem__)}
 
 

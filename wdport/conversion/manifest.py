@@ -39,7 +39,8 @@ def make_manifest(
     checkpoint, plan, table = prepared.checkpoint, prepared.plan, prepared.table
     # In a safetensors file the manifest precedes the values: it gets its place before their hashes are known.
     digests = hashes.variables if hashes else dict.fromkeys(prepared.variables, BLANK)
-    return {
+    dtypes = dtypes or {}
+    manifest: Manifest = {
         "manifest": FORMAT,
         "wdport": VERSION,
         "source": {
@@ -77,7 +78,7 @@ def make_manifest(
                 "table": move.file or _name(table.path),
                 "line": move.line,
                 "recomputed": source in prepared.recomputed,
-                "targets": [_target(prepared, name, digests[name], (dtypes or {}).get(name)) for name in move.targets],
+                "targets": [_target(prepared, name, digests[name], dtypes.get(name)) for name in move.targets],
             }
             for move in plan.moves
             for source in move.sources
@@ -91,6 +92,17 @@ def make_manifest(
         "ignored": dict(checkpoint.ignored),
         "versions": {"python": platform.python_version(), **{name: _version(name) for name in _PACKAGES}},
     }
+    if plan.fills:
+        manifest["filled"] = [
+            {
+                **_target(prepared, fill.target, digests[fill.target], dtypes.get(fill.target)),
+                "fill": fill.fill,
+                "table": fill.file or _name(table.path),
+                "line": fill.line,
+            }
+            for fill in plan.fills
+        ]
+    return manifest
 
 
 def manifest_with_file(manifest: Manifest, target: Target, written: Written) -> Manifest:

@@ -17,7 +17,7 @@ from wdport.conversion.rounding import STORED
 from wdport.files.json_document import NamedFile
 from wdport.files.manifest_seal import CONVERT_AGAIN, manifest_of, unsealed
 from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
-from wdport.mapping.axes import Shape
+from wdport.mapping.axes import FillValue, Shape
 from wdport.shared_types import Count, JsonShape, Sha256, about
 
 
@@ -109,6 +109,14 @@ class TensorEntry(TypedDict):
     targets: Annotated[list[TargetEntry], about("The variables that the tensor fills.")]
 
 
+class FilledEntry(TargetEntry):
+    """One written variable that no tensor of the checkpoint fills."""
+
+    fill: Annotated[FillValue, about("What every value of the variable is.")]
+    table: Annotated[str, about("File that contains the row.")]
+    line: Annotated[Count, about("Line of the row, counting from 1.")]
+
+
 class CheckEntry(TypedDict):
     """One constant tensor of the checkpoint, compared with its recomputed values."""
 
@@ -144,6 +152,8 @@ class Manifest(TypedDict):
         "Tensors that are bit-identical to another tensor, each with the name of that tensor.")]  # fmt: skip
     ignored: Annotated[dict[str, str], about(
         "Entries of the checkpoint that are not tensors of the model, each with its reason.")]  # fmt: skip
+    filled: NotRequired[Annotated[list[FilledEntry], about(
+        "Every variable that no tensor fills; absent if there is none.")]]  # fmt: skip
     versions: Annotated[dict[str, str | None], about(
         "Versions of Python and of the libraries; null for one that is not installed.")]  # fmt: skip
 
@@ -197,6 +207,7 @@ def read_account(text: bytes) -> Account:
             for name, entry in manifest["config"].items()
         }
         targets = [target for entry in manifest["tensors"] for target in entry["targets"]]
+        targets += manifest.get("filled", ())
         return Account(
             manifest,
             str(mapping["family"]),

@@ -156,6 +156,7 @@ class VariableStream:
             for move in moves
             for name in move.targets
         ]
+        self.entries += [PlannedTensor(fill.target, self.dtypes[fill.target], fill.shape) for fill in plan.fills]
         self._stop = Event()
         self._inputs, self._outputs = (Buffers(2, self._budget.buffer, self._stop) for _ in "ab")
         self._casts: dict[str, Cast] = {}
@@ -168,7 +169,15 @@ class VariableStream:
         """
         require_equal_ties(self.prepared)
         yield from prefetch(self._change(prefetch(self._read(), self._stop)), self._stop)
+        yield from self._constants()
         self.prepared.checkpoint.require_unchanged()
+
+    def _constants(self) -> Iterator[Piece]:
+        """The variables that no tensor fills."""
+        for fill in self.prepared.plan.fills:
+            dtype = self.dtypes[fill.target]
+            block = np.ascontiguousarray(Cast("float32", dtype)(fill.array)).reshape(-1).view(np.uint8)
+            yield Piece(fill.target, 0, block.data, None, self.total)
 
     def _shaped(self, move: Move) -> SizedMove:
         tensors = tuple(self.prepared.checkpoint.tensors[name] for name in move.sources)

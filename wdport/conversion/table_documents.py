@@ -94,8 +94,8 @@ class CheckDocument:
     coverage: Annotated[CoverageFacts | None, about(
         "Which row claims which tensor; null without a checkpoint.")]  # fmt: skip
     plan: Annotated[Mapping[str, Count] | None, about(
-        "Numbers of tensors that are used, checked, dropped and tied, and the number of variables, by name; null if "
-        "there is no plan.")]  # fmt: skip
+        "Numbers of tensors that are used, checked, dropped and tied, and of variables and those `filled` with a "
+        "constant, by name; null if there is no plan.")]  # fmt: skip
     misfits: Annotated[Sequence[str], about("Errors in the conversion plan, one sentence each.")]
     notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")]
     values: Annotated[Sequence[ValueFinding] | None, about(

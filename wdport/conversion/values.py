@@ -296,6 +296,7 @@ def converted_arrays(
         done += sum(tensors[name].nbytes for name in move.sources)
         if progress:
             progress(done, total)
+    yield from ((fill.target, np.array(fill.array)) for fill in plan.fills)
     # Also at the end: every read checks the open file, and this one the file that the path now names.
     prepared.checkpoint.require_unchanged()
 

@@ -81,7 +81,7 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
     doubtful -= {path for path in input_shapes if path in doubtful and not _may_be_padded(layers[path], model)}
     # Only the shapes are read: a broadcast zero takes no memory at any size.
     calls = {path: Call((np.broadcast_to(np.float32(0), shape),), ()) for path, shape in input_shapes.items()}
-    report = compare_settings(taps, modules, layers, None, calls)
+    report = compare_settings(taps, modules, layers, None, calls, table.fills)
     settings = (setting for setting in report.found if setting.name != "padding" or setting.candidate not in doubtful)
     return replace(report, found=tuple(settings))
 

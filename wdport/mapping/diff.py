@@ -205,6 +205,8 @@ def table_listing(table: Table) -> dict[str, dict[str, str]]:
             key = row.layer.torch.text, row.layer.line, row.layer.file
             names = (pattern.text.removeprefix(f"{row.layer.torch.text}.") for pattern in row.torch)
             tensors.setdefault(key, []).extend(names)
+    for fill in table.fills:
+        _add(listing, fill.keras, {"becomes": f"filled with {fill.fill}", "when": fill.when or ""})
     for tap in table.taps:
         if not tap.implied:
             suffixes = tensors.get((tap.torch.text, tap.line, tap.file), [])

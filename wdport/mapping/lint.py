@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 from wdport.mapping.axes import AxisError, Rule, output_rules
 from wdport.mapping.names import NamePattern, alike, overlap
-from wdport.mapping.rows import Row, Table
+from wdport.mapping.rows import ConstantRow, Row, Table
 from wdport.mapping.table import CUSTOM
 from wdport.recorder import parse_inputs
 from wdport.shared_types import Count, about
@@ -68,7 +68,13 @@ def lint(table: Table) -> tuple[RemarkFacts, ...]:
         for fault in faults
         if not fault.repeated
     ]
-    remarks += [*_filled_twice(table.rows), *_bad_ties(table), *_repeated_taps(table), *_heading(table)]
+    remarks += [
+        *_filled_twice(table.rows),
+        *_filled_besides(table),
+        *_bad_ties(table),
+        *_repeated_taps(table),
+        *_heading(table),
+    ]
     remarks += [
         _remark("note", row, f"{row.combine} is arithmetic: its inverse does not restore the stored bits")
         for row in table.rows
@@ -199,6 +205,22 @@ def _filled_twice(rows: tuple[Row, ...]) -> Iterator[RemarkFacts]:
         certain = a is b or not (p.indices or q.indices or a.layer or b.layer)
         other = "the same row" if a is b else f"{a.place} ({a.torch[0].text})"
         yield _remark("error" if certain else "warning", b, f"{both} is also filled by {other}")
+
+
+def _filled_besides(table: Table) -> Iterator[RemarkFacts]:
+    """Yield variables that get a constant and that another row fills too."""
+    rows = [row for row in table.rows if row.layer is None and _required([row])]
+    index: dict[str, list[tuple[Row | ConstantRow, NamePattern]]] = {}
+    for row in rows:
+        for pattern in row.keras:
+            index.setdefault(alike(pattern.text), []).append((row, pattern))
+    for fill in table.fills:
+        near = index.setdefault(alike(fill.keras.text), [])
+        for other, pattern in near:
+            if (both := overlap(pattern, fill.keras).both) is not None:
+                level: Level = "warning" if pattern.indices or fill.keras.indices else "error"
+                yield RemarkFacts(level, fill.file, fill.line, f"{both} is also filled by {other.place}")
+        near.append((fill, fill.keras))
 
 
 def _bad_ties(table: Table) -> Iterator[RemarkFacts]:

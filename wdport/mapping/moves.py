@@ -13,7 +13,7 @@ from hashlib import sha256
 import numpy as np
 
 from wdport.errors import InternalError
-from wdport.mapping.axes import Combine, Rule, Shape
+from wdport.mapping.axes import Combine, FillValue, Rule, Shape
 from wdport.mapping.rearrange import Array, apply_rule, combined, separated
 from wdport.mapping.rows import Table
 
@@ -76,6 +76,34 @@ class Move:
         return back if self.exact else separated(self.combine, back[0], self.shapes)
 
 
+@dataclass(frozen=True)
+class Fill:
+    """A variable that no tensor fills.
+
+    Attributes:
+        target: path of the variable.
+        fill: what every value of it is.
+        shape: of the variable.
+        line: the line of the table.
+        file: the included table that contains the line; empty for the table itself.
+    """
+
+    target: str
+    fill: FillValue
+    shape: Shape
+    line: int = 0
+    file: str = ""
+
+    @property
+    def array(self) -> Array:
+        """The float32 values, read-only and without memory of their own."""
+        return np.broadcast_to(np.float32(self.fill == "ones"), self.shape)
+
+    def holds(self, array: Array) -> bool:
+        """Whether every value is the constant."""
+        return bool((np.asarray(array) == float(self.fill == "ones")).all())
+
+
 def digest_of(array: Array) -> str:
     """A digest of whole numbers."""
     return sha256(np.ascontiguousarray(array, dtype="<i8").tobytes()).hexdigest()[:16]
@@ -92,6 +120,7 @@ class Plan:
         drops: by source, the reason for leaving it out.
         ties: by source, the other source that it must equal bit for bit.
         digests: by source that is left out, the digest of the values that it must have.
+        fills: which variables are filled with a constant.
     """
 
     table: Table
@@ -100,11 +129,12 @@ class Plan:
     drops: Mapping[str, str]
     ties: Mapping[str, str] = field(default_factory=dict)
     digests: Mapping[str, str] = field(default_factory=dict)
+    fills: tuple[Fill, ...] = ()
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """All filled variables, in the order of the moves."""
-        return tuple(target for move in self.moves for target in move.targets)
+        """All filled variables, in the order of the moves, then those with a constant."""
+        return (*(target for move in self.moves for target in move.targets), *(fill.target for fill in self.fills))
 
     @property
     def carried(self) -> dict[str, str]:
@@ -113,14 +143,16 @@ class Plan:
         return {**moved, **{name: same for name, same in self.ties.items() if same in moved}}
 
     def apply(self, read: Read, rounded: bool = True) -> Iterator[tuple[str, Array]]:
-        """Yield (target path, array) of every move; see :meth:`Move.apply`."""
+        """Yield (target path, array) of every move, and of every variable with a constant; see :meth:`Move.apply`."""
         for move in self.moves:
             yield from zip(move.targets, move.apply([read(name) for name in move.sources], rounded), strict=True)
+        yield from ((fill.target, fill.array) for fill in self.fills)
 
     def invert(self, read: Read) -> Iterator[tuple[str, Array]]:
         """Yield (source name, array) of every move and every tied tensor; see :meth:`Move.invert`.
 
-        Checked and dropped tensors are not restored: they are not in the model.
+        Checked and dropped tensors are not restored: they are not in the model. Nor is a variable with a constant, of
+        which PyTorch has no tensor; see :meth:`changed_fills`.
         """
         tied: dict[str, list[str]] = {}
         for name, same in self.ties.items():
@@ -130,6 +162,10 @@ class Plan:
             for name, array in zip(move.sources, arrays, strict=True):
                 yield name, array
                 yield from ((other, array) for other in tied.get(name, ()))
+
+    def changed_fills(self, read: Read) -> list[Fill]:
+        """The variables that do not hold their constant."""
+        return [fill for fill in self.fills if not fill.holds(read(fill.target))]
 
     def unequal_ties(self, same: Callable[[str, str], bool]) -> list[str]:
         """Return a sentence for every tied tensor that ``same`` finds to differ from what it is tied to."""

@@ -6,7 +6,7 @@ once, and every constant is compared. All of this is checked on names and shapes
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import prod
 from typing import Final
@@ -16,9 +16,9 @@ from wdport.mapping.axes import Shape
 from wdport.mapping.coverage import Fit, Misfit, Misfits, fit, sentences, written
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.lint import groups
-from wdport.mapping.moves import Move, Plan
+from wdport.mapping.moves import Fill, Move, Plan
 from wdport.mapping.names import NamePattern, PatternError, PatternIndex, alike
-from wdport.mapping.rows import Row, Table
+from wdport.mapping.rows import ConstantRow, Row, Table
 from wdport.mapping.table import CUSTOM, table_of
 
 __all__ = ["Misfits", "Move", "Plan", "make_plan"]
@@ -47,6 +47,7 @@ def make_plan(
     rows = [row for row in table.rows if row.when is None or row.when in features]
     draft = _Draft(rows, sources, targets, constants, custom=table.family == CUSTOM)
     draft.place_all()
+    draft.place_fills([row for row in table.fills if row.when is None or row.when in features])
     draft.find_missing()
     draft.find_idle()
     faults = sentences(draft.doubled, draft.missing, draft.misshapen, draft.unexpected, draft.idle, sources)
@@ -56,7 +57,8 @@ def make_plan(
         return Misfits(
             faults, draft.sized, tuple(draft.unexpected) if only else (), _left_out(draft) if advised else ""
         )
-    return Plan(table, tuple(draft.moves), draft.checks, draft.drops, _rooted(draft.ties), draft.digests)
+    return Plan(table, tuple(draft.moves), draft.checks, draft.drops, _rooted(draft.ties), draft.digests,
+                tuple(draft.fills))  # fmt: skip
 
 
 def _rooted(ties: Mapping[str, str]) -> dict[str, str]:
@@ -85,6 +87,7 @@ class _Draft:
     drops: dict[str, str] = field(default_factory=dict)
     digests: dict[str, str] = field(default_factory=dict)
     ties: dict[str, str] = field(default_factory=dict)
+    fills: list[Fill] = field(default_factory=list)
     filled: dict[str, str] = field(default_factory=dict)
     used: set[int] = field(default_factory=set)  # rows by identity: several may be on one line
     missing: dict[str, Shape | None] = field(default_factory=dict)
@@ -119,6 +122,21 @@ class _Draft:
         for right, row in [*self.dotted.items()][:1]:
             more = f", and {len(self.dotted) - 1} more" if len(self.dotted) > 1 else ""
             self.idle.append(f"{row.short}: Keras joins the parts of a path by slashes: write {right}{more}")
+
+    def place_fills(self, rows: Sequence[ConstantRow]) -> None:
+        """Fill every variable that a row names with its constant, or record a fault."""
+        index, used = PatternIndex(row.keras for row in rows), set[int]()
+        for target, shape in self.targets.items():
+            for position, _ in index.find(target):
+                row = rows[position]
+                used.add(position)
+                if target in self.filled:
+                    self.doubled.append(f"{target} is filled by {self.filled[target]} and with {row.fill}")
+                else:
+                    self.fills.append(Fill(target, row.fill, tuple(shape), row.line, row.file))
+                self.filled[target] = f"a constant ({row.place})"
+        self.idle += [f"{row.place} fills {row.keras.text}, which the model does not have"
+                      for position, row in enumerate(rows) if position not in used]  # fmt: skip
 
     def _place(self, row: Row, indices: dict[str, int], source: str) -> None:
         try:

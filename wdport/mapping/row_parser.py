@@ -7,17 +7,18 @@ from dataclasses import dataclass, replace
 from typing import cast, get_args
 
 from wdport.errors import did_you_mean
-from wdport.mapping.axes import RULES, AxisError, Combine, Rule, find_rule
+from wdport.mapping.axes import RULES, AxisError, Combine, FillValue, Rule, find_rule
 from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.kind import Inner, Kind, Part
 from wdport.mapping.names import NamePattern
-from wdport.mapping.rows import Layer, Row, TapRow
-from wdport.mapping.schema import LayerRow, TensorRow, TieRow
+from wdport.mapping.rows import ConstantRow, Layer, Row, TapRow
+from wdport.mapping.schema import FillRow, LayerRow, TensorRow, TieRow
 from wdport.mapping.strict_yaml import Section, YamlFields, YamlNode
 
 KindsNamed = Callable[[str], Collection[str]]
 
 _ARITHMETIC = tuple(name for name in get_args(Combine) if name)
+_CONSTANTS = get_args(FillValue)
 
 
 def parse_row(node: YamlNode, where: str, section: Section) -> Row:
@@ -46,6 +47,15 @@ def parse_tie(node: YamlNode, where: str, section: Section) -> Row:
     if torch == same_as:
         raise fields.fault(f"{torch.text} is tied to itself", "name the tensor that it equals under same_as")
     return Row(node.line, (torch,), same_as=same_as, when=when, optional=True)
+
+
+def parse_fill(node: YamlNode, where: str, section: Section) -> ConstantRow:
+    """Parse a row of `filled`: variables that no tensor fills, and their constant."""
+    fields = YamlFields(node, where, FillRow.__annotations__)
+    keras, when = fields.pattern("keras", section.keras, "/"), fields.when(section)
+    if (fill := fields.text("fill")) not in _CONSTANTS:
+        raise fields.fault(f"fill is {fill!r}", f"use one of {', '.join(_CONSTANTS)}")
+    return ConstantRow(node.line, keras, cast(FillValue, fill), when)
 
 
 def _combine(fields: YamlFields, count: int) -> Combine:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from wdport.mapping.axes import Combine, Rule
+from wdport.mapping.axes import Combine, FillValue, Rule
 from wdport.mapping.names import NamePattern
 
 
@@ -68,12 +68,16 @@ class Row:
     @property
     def place(self) -> str:
         """The place of the row, for a sentence."""
-        return f"line {self.line} of {self.file or 'the table'}"
+        return _place(self)
 
     @property
     def short(self) -> str:
         """The place without naming the table itself."""
         return self.place if self.file else f"line {self.line}"
+
+
+def _place(row: Row | ConstantRow) -> str:
+    return f"line {row.line} of {row.file or 'the table'}"
 
 
 @dataclass(frozen=True)
@@ -122,6 +126,30 @@ class TapRow:
 
 
 @dataclass(frozen=True)
+class ConstantRow:
+    """Variables that no tensor fills.
+
+    Attributes:
+        line: the row's line in its file.
+        keras: the variables.
+        fill: the constant that they are filled with.
+        when: a feature without which the row does not apply.
+        file: the included table that contains the row; empty for the table itself.
+    """
+
+    line: int
+    keras: NamePattern
+    fill: FillValue
+    when: str | None = None
+    file: str = ""
+
+    @property
+    def place(self) -> str:
+        """The place of the row, for a sentence."""
+        return _place(self)
+
+
+@dataclass(frozen=True)
 class Table:
     """One mapping table.
 
@@ -140,6 +168,7 @@ class Table:
         config: keys of a ``config.json`` that the factories take.
         includes: the files whose rows are included.
         sampling: the settings of a generative model's samplers, as plain values.
+        fills: which variables are filled with a constant.
     """
 
     path: str
@@ -156,3 +185,4 @@ class Table:
     config: tuple[str, ...] = ()
     includes: tuple[str, ...] = ()
     sampling: Mapping[str, object] = field(default_factory=dict)
+    fills: tuple[ConstantRow, ...] = ()

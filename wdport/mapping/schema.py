@@ -9,6 +9,7 @@ from typing import Annotated, Literal, Required, TypedDict
 
 from msgspec import Meta
 
+from wdport.mapping.axes import FillValue
 from wdport.shared_types import Positive, Text, about
 
 _INDEX = "<[a-z_]+(?:[+-][0-9]{1,9})?>"
@@ -106,6 +107,18 @@ class TieRow(TypedDict, total=False):
         "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
 
 
+class FillRow(TypedDict, total=False):
+    """A variable that is filled with a constant, since the PyTorch model has no tensor for it, as for the bias of a
+    convolution before a norm."""
+
+    keras: Required[Annotated[Name, about(
+        "Path of the Keras variable, or a pattern that matches several; in a section, without the section's "
+        "`keras`.")]]  # fmt: skip
+    fill: Required[Annotated[FillValue, about("What every value of the variable is.")]]
+    when: Annotated[Text, about(
+        "Feature without which the row does not apply. Specify it for the row or for its section.")]  # fmt: skip
+
+
 class Rows(TypedDict, total=False):
     """Rows of a table or of one of its sections."""
 
@@ -113,6 +126,8 @@ class Rows(TypedDict, total=False):
     tensors: Annotated[list[TensorRow], Meta(min_length=1), about(
         "Rows for tensors that belong to no layer kind.")]  # fmt: skip
     tied: Annotated[list[TieRow], Meta(min_length=1), about("Rows for tensors that equal another tensor.")]
+    filled: Annotated[list[FillRow], Meta(min_length=1), about(
+        "Rows for variables that no tensor fills.")]  # fmt: skip
 
 
 class SectionForm(Rows, total=False):

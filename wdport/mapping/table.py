@@ -20,8 +20,8 @@ from wdport.extensions import tables_folders
 from wdport.limits import MAX_INCLUDES, MAX_TABLE_BYTES
 from wdport.mapping.kinds import KINDS, kinds_named
 from wdport.mapping.names import PatternIndex
-from wdport.mapping.row_parser import parse_layer, parse_row, parse_tensors, parse_tie
-from wdport.mapping.rows import Row, Table, TapRow
+from wdport.mapping.row_parser import parse_fill, parse_layer, parse_row, parse_tensors, parse_tie
+from wdport.mapping.rows import ConstantRow, Row, Table, TapRow
 from wdport.mapping.schema import Rows, SectionForm, TableForm
 from wdport.mapping.strict_yaml import Section, YamlFields, YamlNode, load_yaml, nodes_of
 
@@ -95,9 +95,18 @@ def table_of(fields: Mapping[str, object], where: str) -> Table:
 
 
 def _with_rows(table: Table) -> Table:
-    if not table.rows and not table.taps:
+    if not (table.rows or table.taps or table.fills):
         raise MisfitError((table.path, "line 1"), "no rows", f"give at least one row under {', '.join(_ROWS[:2])}")
     return table
+
+
+@dataclass
+class _Lists:
+    """The rows of a table and of those that it includes."""
+
+    rows: list[Row] = field(default_factory=list)
+    taps: list[TapRow] = field(default_factory=list)
+    fills: list[ConstantRow] = field(default_factory=list)
 
 
 @dataclass
@@ -130,39 +139,40 @@ class _Reader:
     def _format_2(self, root: YamlFields, where: str, digest: str, folder: Path | None) -> Table:
         family, variant = root.optional_text("family") or CUSTOM, root.optional_text("variant") or ""
         signature = root.pattern("signature") if root.has("signature") else None
-        rows, taps = self._include(root, folder)
+        held = self._include(root, folder)
         torch, keras = (root.optional_text(name) or "" for name in ("torch", "keras"))
         inputs, outputs = root.texts("inputs"), root.texts("outputs")
         config, sampling = root.texts("config"), root.plain("sampling")
-        self._rows(root, where, Section(), rows, taps)
+        self._rows(root, where, Section(), held)
         for node in root.list("sections") if root.has("sections") else ():
             fields = YamlFields(node, where)
             section = Section(*(fields.optional_text(name) for name in ("torch", "keras", "when")))
             if not any(fields.has(name) for name in _ROWS):
                 raise fields.fault("a section without rows", f"give it {' or '.join(_ROWS)}, or remove it")
-            self._rows(fields, where, section, rows, taps)
+            self._rows(fields, where, section, held)
             fields.finish(SectionForm.__annotations__)
         root.finish(TableForm.__annotations__)
-        tapped = tuple(_stacked(taps))
-        return Table(where, digest, family, variant, signature, tuple(rows), tapped, torch, keras, inputs, outputs,
-                     config, sampling=sampling)  # fmt: skip
+        tapped = tuple(_stacked(held.taps))
+        return Table(where, digest, family, variant, signature, tuple(held.rows), tapped, torch, keras, inputs, outputs,
+                     config, sampling=sampling, fills=tuple(held.fills))  # fmt: skip
 
-    def _rows(self, fields: YamlFields, where: str, section: Section, rows: list[Row], taps: list[TapRow]) -> None:
+    def _rows(self, fields: YamlFields, where: str, section: Section, held: _Lists) -> None:
         for node in fields.list("layers") if fields.has("layers") else ():
             self.layers += 1
             more, tapped = parse_layer(node, where, section, self.layers, KINDS, kinds_named)
-            rows += more
-            taps += tapped
+            held.rows += more
+            held.taps += tapped
         if fields.has("tensors"):
-            rows += [parse_tensors(node, where, section) for node in fields.list("tensors")]
+            held.rows += [parse_tensors(node, where, section) for node in fields.list("tensors")]
         if fields.has("tied"):
-            rows += [parse_tie(node, where, section) for node in fields.list("tied")]
+            held.rows += [parse_tie(node, where, section) for node in fields.list("tied")]
+        if fields.has("filled"):
+            held.fills += [parse_fill(node, where, section) for node in fields.list("filled")]
 
-    def _include(self, root: YamlFields, folder: Path | None) -> tuple[list[Row], list[TapRow]]:
+    def _include(self, root: YamlFields, folder: Path | None) -> _Lists:
         """Return the rows of all included files, marked with the file's name."""
         line = root.line_of("include")
-        rows: list[Row] = []
-        taps: list[TapRow] = []
+        held = _Lists()
         for entry in root.texts("include"):
             file = included_file(entry, folder, root, line)
             if file in self.open or file == Path(root.where):
@@ -176,9 +186,10 @@ class _Reader:
             self.open.append(file)
             table = self.read(self.files[file], str(file), file.parent)
             self.open.pop()
-            rows += [_from_file(row, file.name) for row in table.rows]
-            taps += [replace(tap, file=tap.file or file.name) for tap in table.taps]
-        return rows, taps
+            held.rows += [_from_file(row, file.name) for row in table.rows]
+            held.taps += [replace(tap, file=tap.file or file.name) for tap in table.taps]
+            held.fills += [replace(fill, file=fill.file or file.name) for fill in table.fills]
+        return held
 
 
 def _stacked(taps: Sequence[TapRow]) -> Iterator[TapRow]:

@@ -14,6 +14,7 @@ from wdport.compare.measure import ulps
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras, Referenced, Trained
 from wdport.keras_runtime import variables_by_path
+from wdport.mapping.moves import Plan
 from wdport.parity.model_pair import Weights
 from wdport.parity.reports.phrases import at_layers
 from wdport.parity.uses import use_gates
@@ -34,8 +35,8 @@ def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence
     tallies = (comparison.float64, comparison.float32)
     expected = len(tensors) + len(variables) + sum(tally.expected for tally in tallies)
     compared = len(settled & set(tensors)) + len(set(plan.targets)) + sum(tally.compared for tally in tallies)
-    parts = (_notes(prepared, comparison), _conditioned(comparison), _left_out(comparison), _arranged(comparison),
-             _undetermined(comparison), comparison.reference.notes)  # fmt: skip
+    parts = (_notes(prepared, comparison), _filled(plan), _conditioned(comparison), _left_out(comparison),
+             _arranged(comparison), _undetermined(comparison), comparison.reference.notes)  # fmt: skip
     notes = [*prepared.notes, *(note for part in parts for note in part)]
     facts = (*comparison.findings, *unequal, *lost, *_unfit(prepared, comparison), *map(notice, notes))
     return GATES["0"].gate(compared, expected, facts=facts)
@@ -69,6 +70,14 @@ def _notes(prepared: Prepared, comparison: Comparison) -> list[str]:
         if lacking := [str(GATES[letter]) for letter, has in there.items() if not has]:
             notes.append(f"gates that {family.name} does not have: {', '.join(lacking)}")
     return notes
+
+
+def _filled(plan: Plan) -> list[str]:
+    """Notes on the variables that no tensor fills, one for each constant."""
+    variables = _by_reason({fill.target: fill.fill for fill in plan.fills})
+    return [
+        f"filled with {constant}, since PyTorch has no tensor for it: {names}" for constant, names in variables.items()
+    ]
 
 
 def _conditioned(comparison: Comparison) -> list[str]:

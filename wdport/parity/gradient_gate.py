@@ -85,10 +85,13 @@ def gradient_gate(
     errors |= by_variable
     # What weight_norm makes has no gradient to compare with.
     weight_normed = {name for move in prepared.plan.moves if move.combine == "weight_norm" for name in move.targets}
-    missing = [name for name in ours if name not in weight_normed and name not in by_variable]
+    filled = {fill.target for fill in prepared.plan.fills}
+    missing = [name for name in ours if name not in weight_normed | filled and name not in by_variable]
     facts = [fact(f"the gradient by {name} was not compared", name, "missing") for name in missing]
     why = "is made by weight_norm, so its gradient has no counterpart"
     facts += [notice(f"{name} {why}", name) for name in sorted(weight_normed)]
+    facts += [notice(f"PyTorch has no tensor for {name}, so its gradient has no counterpart", name)
+              for name in sorted(filled)]  # fmt: skip
     measures = [measure(name, "gradient", error, "gradient") for name, error in errors.items()]
     by_layer = [measure(name, "gradient", error, "gradient") for name, error in tap_errors.items()]
     if measures and not weight_normed and not any(measured.beyond for measured in measures):

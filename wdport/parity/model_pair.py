@@ -29,7 +29,7 @@ from wdport.errors import MachineError, MisfitError, UsageError
 from wdport.families.roles import KeptByKeras, Referenced
 from wdport.files.model_files import read_variables
 from wdport.keras_runtime import set_variable, variables_by_path
-from wdport.mapping.plan import Move
+from wdport.mapping.plan import Move, Plan
 from wdport.mapping.ties import omitted_names
 from wdport.model import Array, KerasModel, Signature
 from wdport.recorder import (
@@ -154,12 +154,19 @@ def unequal_variables(
         pairs = zip(move.targets, moved_arrays(prepared, move, cast=True), strict=True)
         expected = ((name, rounded_values(array, rounded.get(name, "float32"))) for name, array in pairs)
         wrong += [name for name, array in expected if not same_bits(array, weights.variables[name])]
-    return [unequal(name) for name in wrong]
+    return [*(unequal(name) for name in wrong), *unequal_fills(prepared.plan, weights)]
 
 
 def unequal(name: str) -> Finding:
     """The finding that a variable is not equal to its converted tensors."""
     return fact(f"{name} is not bitwise equal to its tensor", name, "unequal")
+
+
+def unequal_fills(plan: Plan, weights: Weights) -> list[Finding]:
+    """Findings on variables that do not hold the constant that the table fills them with."""
+    changed = plan.changed_fills(weights.variables.__getitem__)
+    return [fact(f"{fill.target} does not hold {fill.fill}, which the table fills it with", fill.target, "unequal")
+            for fill in changed]  # fmt: skip
 
 
 def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str, Array]) -> Weights:

@@ -421,6 +421,10 @@ class _Steps:
     def _frozen(self) -> Iterator[Finding]:
         """Variables that only one of the two sides trains."""
         trained = set(self._trained())
+        for fill in self._prepared.plan.fills:
+            if fill.target in self._variables and self._variables[fill.target].trainable:
+                what = "trained by the port, and PyTorch has no tensor for it: set trainable = False, or leave it out"
+                yield fact(f"{fill.target} is {what}", fill.target, "unequal")
         for move in self._prepared.plan.moves:
             theirs = all(name in trained for name in move.sources)
             for path in move.targets:

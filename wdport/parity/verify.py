@@ -48,6 +48,7 @@ from wdport.parity.model_pair import (
     converted_weights,
     file_variables,
     unequal,
+    unequal_fills,
     unequal_variables,
     unrounded,
     user_reference,
@@ -140,7 +141,7 @@ def unequal_to_recording(prepared: Prepared, recording: Recording, weights: Weig
             arrays = move.apply([weights.tensors[name] for name in move.sources])
             wrong += [name for name, array in zip(move.targets, arrays, strict=True)
                       if not same_bits(array, variables[name])]  # fmt: skip
-    return [unequal(name) for name in wrong]
+    return [*(unequal(name) for name in wrong), *unequal_fills(prepared.plan, weights)]
 
 
 def _digest(array: Array) -> str:

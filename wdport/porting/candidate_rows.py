@@ -50,6 +50,7 @@ class FillOption:
         rows: the row under ``layers``, or those under ``tensors`` if it has no kind.
         values: the variables' values, by path.
         call_index: the call of the unit with the same input as the layer.
+        fills: rows of variables for which the unit has no tensor.
     """
 
     unit: Unit
@@ -57,6 +58,12 @@ class FillOption:
     rows: tuple[Fields, ...]
     values: Mapping[str, Array] = field(repr=False)
     call_index: int = 0
+    fills: tuple[Fields, ...] = ()
+
+    def with_zeros(self, variable: str, shape: Shape) -> FillOption:
+        """The option that also fills this variable with zeros."""
+        values = {**self.values, variable: np.zeros(shape)}
+        return replace(self, values=values, fills=(*self.fills, {"keras": variable, "fill": "zeros"}))
 
     @property
     def kind(self) -> str:
@@ -69,11 +76,17 @@ class FillOption:
 
 
 def table_of_rows(rows: Sequence[Fields]) -> Table:
-    layers = [dict(row) for row in rows if "rule" not in row and "same_as" not in row and "drop" not in row]
-    tensors = [dict(row) for row in rows if "rule" in row or "drop" in row]
-    tied = [dict(row) for row in rows if "same_as" in row]
-    parts = {"layers": layers, "tensors": tensors, "tied": tied}
-    return table_of({"format": 2, **{name: part for name, part in parts.items() if part}}, "suggested")
+    parts: dict[str, list[Fields]] = {}
+    for row in rows:
+        parts.setdefault(list_of(row), []).append(dict(row))
+    return table_of({"format": 2, **parts}, "suggested")
+
+
+def list_of(row: Fields) -> str:
+    """The list of a table that contains a row like this one."""
+    if "fill" in row:
+        return "filled"
+    return "tied" if "same_as" in row else "tensors" if "rule" in row or "drop" in row else "layers"
 
 
 def planned(rows: Sequence[Fields], tensors: Mapping[str, Array], variables: Mapping[str, Shape]) -> Plan | None:

@@ -275,15 +275,11 @@ class Assigning:
         options = self._candidates.of_layer(event, layer, below, self.matched, self.events)
         if not options and (narrowed := _of_kinds(event.path, layer, below)):
             options = self._candidates.of_layer(event, layer, narrowed, self.matched, self.events)
+        unbiased = not options and self._without_bias(event, layer, below)
+        options = options or unbiased or []
         inside = self.side.direct_variables(event.path) != self.side.variables_below(event.path)
         if not options:
-            if inside or not self.side.direct_variables(event.path):
-                return None
-            if (output := self._fill_table(event, layer, compute, arguments)) is not None:
-                return output
-            if kinds_of_layer(layer):
-                raise self._stop(self._reason(event.inputs), event)
-            return None
+            return self._without_unit(event, layer, compute, arguments)
         decision = self._decide(event.path, options)
         before = len(self.events)
         while True:
@@ -313,11 +309,34 @@ class Assigning:
                 break
             decision.chosen = self.guide.order(decision.untried)[0]
             decision.tried.add(decision.chosen.key)
+        if unbiased:
+            return self._without_unit(event, layer, compute, arguments)
         if inside:
             self.refused.append((event, decision.options[0]))
             return None  # its layers may still be found one by one
         self.events.append(event)
         raise self._stop("output", event, decision.options[0])
+
+    def _without_bias(self, event: InputCall, layer: KerasLayer, below: Mapping[str, Shape]) -> list[FillOption]:
+        """The options of a layer whose bias is zero, since PyTorch has none."""
+        bias = f"{event.path}/bias"
+        if bias not in below:
+            return []
+        rest = {name: shape for name, shape in below.items() if name != bias}
+        options = self._candidates.of_layer(event, layer, rest, self.matched, self.events)
+        return [option.with_zeros(bias, below[bias]) for option in options]
+
+    def _without_unit(self, event: InputCall, layer: KerasLayer, compute: Compute, arguments: CallArguments) -> object:
+        """Try to fill a layer for which no unit fits from a table; returns its output, or ``None`` if it may be filled
+        in parts."""
+        direct = self.side.direct_variables(event.path)
+        if not direct or direct != self.side.variables_below(event.path):
+            return None
+        if (output := self._fill_table(event, layer, compute, arguments)) is not None:
+            return output
+        if kinds_of_layer(layer):
+            raise self._stop(self._reason(event.inputs), event)
+        return None
 
     def _fill_rest(self, below: Mapping[str, Shape]) -> None:
         """Fill the variables that a layer has besides those of its kind, such as the projection of an embedding."""

@@ -44,6 +44,7 @@ def suggested_rows(
     join = _Join(run, side, outcome, units)
     rows = _attentions(join, [_packed(join, row) for row in _joined(join)])
     rows += _pools(join)
+    rows += (row for decision in outcome.decisions for row in decision.chosen.fills)
     rows += _unfilled(join, rows)
     rows += _unused_tensor_rows(join, rows)
     # Reversed, so that the first call of a layer determines its place.
@@ -120,7 +121,8 @@ def _stored(rows: Iterable[Fields]) -> Iterator[Fields]:
 
 
 def tensor_rows(join: _Join, option: FillOption) -> Iterator[Fields]:
-    variables = {name: tuple(join.side.variables[name].shape) for name in option.values}
+    filled = {str(row["keras"]) for row in option.fills}
+    variables = {name: tuple(join.side.variables[name].shape) for name in option.values if name not in filled}
     plan = planned(option.rows, option.unit.names, variables)
     for move in plan.moves if plan is not None else ():
         rule = f"{move.rule.source} -> {move.rule.target}"
@@ -322,6 +324,7 @@ def _outputs(join: _Join, torch: str, keras: str) -> tuple[Array, Array] | None:
 def _filled(rows: Sequence[Fields], side: KerasSide) -> set[str]:
     table = table_of_rows(rows)
     paths = [pattern for row in table.rows for patterns in (row.keras, *row.others) for pattern in patterns]
+    paths += [fill.keras for fill in table.fills]
     return {name for name in side.variables if any(pattern.match(name) is not None for pattern in paths)}
 
 

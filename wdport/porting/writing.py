@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
 from wdport.mapping.names import NamePattern
-from wdport.porting.candidate_rows import Fields
+from wdport.porting.candidate_rows import Fields, list_of
 from wdport.shared_types import about
 
 # A number in a name, but not one within an index such as <n+1>.
@@ -41,18 +41,23 @@ class TableSection:
     rows: tuple[Fields, ...]
 
 
-def fold(rows: Sequence[Fields], modules: Collection[str], tensors: Collection[str]) -> list[Fields]:
+def fold(
+    rows: Sequence[Fields], modules: Collection[str], tensors: Collection[str], variables: Collection[str] = ()
+) -> list[Fields]:
     """Fold rows into rows with indices in place of numbers, in the order of their first occurrence.
 
-    A pattern that would match another of the PyTorch model's ``modules`` or ``tensors`` is not used.
+    A pattern that would match another of the PyTorch model's ``modules`` or ``tensors``, or of the Keras model's
+    ``variables``, is not used.
     """
+    # Rows of a kind name modules, those of `filled` variables, all others tensors.
+    names = {"layers": modules, "filled": variables}
     clusters: dict[object, list[Fields]] = {}
     for row in rows:
         clusters.setdefault(_skeleton(row), []).append(row)
     # A folded row takes the place of the first that it represents.
     positioned: list[tuple[int, Fields]] = []
     for cluster in clusters.values():
-        for folded_row, first in _folded(cluster, modules, tensors):
+        for folded_row, first in _folded(cluster, names.get(list_of(cluster[0]), tensors)):
             positioned.append((rows.index(first), folded_row))
     return [row for _, row in sorted(positioned, key=lambda pair: pair[0])]
 
@@ -105,14 +110,12 @@ def _numbers(row: Fields) -> list[list[int]]:
     return [[int(number) for number in _NUMBER.findall(text)] for text in _texts(row)]
 
 
-def _folded(
-    cluster: list[Fields], modules: Collection[str], tensors: Collection[str]
-) -> Iterator[tuple[Fields, Fields]]:
+def _folded(cluster: list[Fields], names: Collection[str]) -> Iterator[tuple[Fields, Fields]]:
     """Rows that represent these, each with the first one that it represents."""
     if len(cluster) == 1:
         yield cluster[0], cluster[0]
         return
-    if (folded_row := _pattern(cluster)) is not None and _matches(folded_row, cluster, modules, tensors):
+    if (folded_row := _pattern(cluster)) is not None and _matches(folded_row, cluster, names):
         yield folded_row, cluster[0]
         return
     flat = [[number for text_numbers in _numbers(row) for number in text_numbers] for row in cluster]
@@ -122,7 +125,7 @@ def _folded(
         if 1 < len(values) < len(cluster):
             for value in values:
                 part = [row for row, numbers in zip(cluster, flat, strict=True) if numbers[slot] == value]
-                yield from _folded(part, modules, tensors)
+                yield from _folded(part, names)
             return
     for row in cluster:
         yield row, row
@@ -170,14 +173,12 @@ def _with_names(row: Fields, texts: Sequence[str]) -> Fields:
     return renamed
 
 
-def _matches(row: Fields, cluster: Sequence[Fields], modules: Collection[str], tensors: Collection[str]) -> bool:
+def _matches(row: Fields, cluster: Sequence[Fields], names: Collection[str]) -> bool:
     """Whether the row's patterns match exactly the names in the rows that it represents."""
-    # Rows of a kind name modules, all others tensors.
-    all_names = tensors if {"rule", "drop", "same_as"} & set(row) else modules
-    patterns = [str(name) for name in (row["torch"] if isinstance(row["torch"], list) else [row["torch"]])]
-    for place, text in enumerate(patterns):
-        names = {_texts(member)[place] for member in cluster}
-        if {name for name in all_names if NamePattern(text).match(name) is not None} - names:
+    first = row.get("torch", row.get("keras"))
+    for place, text in enumerate(first if isinstance(first, list) else [first]):
+        represented = {_texts(member)[place] for member in cluster}
+        if {name for name in names if NamePattern(str(text)).match(name) is not None} - represented:
             return False
     return True
 
@@ -232,10 +233,9 @@ def table_text(
 
 def _grouped(rows: Sequence[Fields]) -> dict[str, list[Fields]]:
     """The rows by the list of the table that contains them."""
-    by_list: dict[str, list[Fields]] = {"layers": [], "tensors": [], "tied": []}
+    by_list: dict[str, list[Fields]] = {"layers": [], "tensors": [], "tied": [], "filled": []}
     for row in rows:
-        name = "tied" if "same_as" in row else "tensors" if "rule" in row or "drop" in row else "layers"
-        by_list[name].append(row)
+        by_list[list_of(row)].append(row)
     return {name: chosen for name, chosen in by_list.items() if chosen}
 
 

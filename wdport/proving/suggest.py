@@ -53,7 +53,8 @@ class SuggestionDocument:
     doubts: Annotated[Sequence[str], about("Uncertainties about the table, one sentence each.")]
     notes: Annotated[Sequence[str], about("Notes for the reader, one sentence each.")]
     rows: Annotated[Sequence[Mapping[str, object]], about(
-        "Rows of the table, in the form that a mapping table uses under `layers`, `tensors` and `tied`.")]  # fmt: skip
+        "Rows of the table, in the form that a mapping table uses under `layers`, `tensors`, `tied` and "
+        "`filled`.")]  # fmt: skip
     failure: Annotated[str, about(
         "Why the table is not proved; empty if it is proved, or if no proof was attempted.")]  # fmt: skip
     verdict: Annotated[VerdictDocument | None, about("The proof; null if there is none.")]
@@ -244,12 +245,12 @@ def _search(models: Models, say: Say | None) -> tuple[Suggestion, tuple[str, ...
             suggestion.stop = divergence_of(run, side, units, result.outcome)
             return suggestion, family.other_layout()
         rows, guesses = suggested_rows(run, side, result.outcome, units)
-    names, state = module_names(module), list(module.state_dict())
+    names, state, variables = module_names(module), list(module.state_dict()), list(side.variables)
     spare = _spare(models.checkpoint, state) if models.checkpoint else []
     doubts = [Doubt(name, "dropped, since only the checkpoint has it, not the PyTorch model") for name in spare]
     suggestion.rows = (*rows, *({"torch": name, "drop": "the PyTorch model does not have it"} for name in spare))
     suggestion.doubts = tuple(fold_doubts([*guesses, *doubts]))
-    suggestion.parts = tuple(sections(fold(suggestion.rows, names, [*state, *spare])))
+    suggestion.parts = tuple(sections(fold(suggestion.rows, names, [*state, *spare], variables)))
     return suggestion, ()
 
 

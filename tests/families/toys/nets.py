@@ -19,6 +19,17 @@ class Image(nn.Module):
         return self.head(self.act(self.conv2(x)).flatten(1))
 
 
+class Unbiased(nn.Module):
+    """A convolution before a norm has no bias, and a linear layer has none either."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.bn, self.head = nn.Conv2d(3, 4, 3, bias=False), nn.BatchNorm2d(4), nn.Linear(4, 5, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(torch.relu(self.bn(self.conv(x))).mean((2, 3)))
+
+
 class Words(nn.Module):
     """Whole numbers in; two outputs, by name."""
 
@@ -105,4 +116,5 @@ def randomised(module: nn.Module, seed: int = 0) -> nn.Module:
     return module.eval()
 
 
-image, words, shared, gru, lstm, transformer = Image, Words, Shared, Gru, Lstm, Transformer
+image, unbiased, words, shared, gru = Image, Unbiased, Words, Shared, Gru
+lstm, transformer = Lstm, Transformer

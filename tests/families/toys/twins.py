@@ -19,6 +19,14 @@ def image(epsilon: float = 1e-5) -> Any:
     return keras.Model(inputs, layers.Dense(5, name="head")(layers.Flatten()(x)))
 
 
+def unbiased() -> Any:
+    """Its layers have biases, which PyTorch's lack."""
+    inputs = keras.Input((6, 6, 3))
+    x = layers.Conv2D(4, 3, bias_initializer="ones", name="conv")(inputs)
+    x = layers.ReLU()(layers.BatchNormalization(epsilon=1e-5, name="bn")(x))
+    return keras.Model(inputs, layers.Dense(5, name="head")(layers.GlobalAveragePooling2D()(x)))
+
+
 class Words(keras.Model):
     def __init__(self) -> None:
         super().__init__()
