@@ -124,6 +124,31 @@ def test_it_is_left_out_and_said(tmp_path: Path, cli: Cli) -> None:
     assert SAID not in cli(*command, "--force").out
 
 
+def test_a_prefix_of_the_table_alone_is_added_and_said(tmp_path: Path, cli: Cli) -> None:
+    """As of the file of a network for the class around it; the way back has the class's names."""
+    checkpoint, table = files(tmp_path, "lstm")
+    toy, wrapped_toy = "tests.families.toys.nets:lstm", "tests.families.toys.nets:wrapped_lstm"
+    table.write_text(table.read_text().replace(toy, wrapped_toy).replace("torch: lstm, ", "torch: net.lstm, ")
+                     .replace("h: head", "h: net.head"))  # fmt: skip
+    output, back = tmp_path / "out.keras", tmp_path / "back.pt"
+    for words in (("convert", checkpoint, "-o", output), ("verify", checkpoint, output),
+                  ("export", output, "--to", "torch", "--verify", "--like", checkpoint, "-o", back)):  # fmt: skip
+        printed = cli(*words, "--mapping", table).out
+        assert words[0] == "export" or "every name lacks the table's prefix 'net.', which is added" in printed
+    state = torch.load(checkpoint)
+    written = torch.load(back)
+    assert written.keys() == {f"net.{name}" for name in state}
+    assert all(torch.equal(written[f"net.{name}"], state[name]) for name in state if "lstm.bias" not in name)
+    # With a tensor that the table does not name, the others still get the prefix; with a few that fit, none does.
+    torch.save(state | {"loss.weight": torch.zeros(2)}, checkpoint)
+    rows = "\ntensors:\n  - {torch: loss.weight, drop: only for training}\n"
+    table.write_text(f"{table.read_text()}{rows}")
+    printed = cli("convert", checkpoint, "-o", output, "--mapping", table, "--force").out
+    assert "6 of 7 names lack the table's prefix 'net.', which is added" in " ".join(printed.split())
+    torch.save({name if "head" in name else f"net.{name}": tensor for name, tensor in state.items()}, checkpoint)
+    assert "missing net.head" in cli("convert", checkpoint, "--mapping", table, "--force", code=4).err
+
+
 def test_beside_a_loss(tmp_path: Path, cli: Cli, refused: Refused) -> None:
     """As in a LightningModule with a loss that has weights: one row drops them, and every verb says so."""
     checkpoint, table = wrapped(tmp_path, with_too="loss.weight")

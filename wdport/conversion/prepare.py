@@ -31,6 +31,7 @@ from wdport.mapping.axes import Shape
 from wdport.mapping.moves import digest_of
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.plan import Misfits, Plan, make_plan
+from wdport.mapping.prefixes import common_prefix
 from wdport.mapping.strict_yaml import load_yaml, read_yaml
 from wdport.mapping.table import Table, choose_table, load_table
 from wdport.mapping.ties import needed_names
@@ -38,36 +39,23 @@ from wdport.model import Array, ConfigurationSource, Constant, Resolved, Signatu
 from wdport.options import PathText
 
 
-def leave_out_head(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
-    """Remove the first component of names, such as ``model``, if no row of the table claims a name with it and rows
-    claim every name without it; return a sentence about it, or nothing.
-
-    Names without it, such as those of a loss stored with a model, keep theirs; no row may move one of them. A name that
-    no row claims is a fault of the plan, so this never prevents a plan that fits.
-    """
-    index = PatternIndex(pattern for row in table.rows for pattern in row.torch)
-    moving = PatternIndex(pattern for row in table.rows if row.drop is None for pattern in row.torch)
-    claimed = {name for name in checkpoint.tensors if index.find(name)}
-    moved = {name for name in claimed if moving.find(name)}
-    groups: dict[str, dict[str, str]] = {}
-    for name in checkpoint.tensors:
-        head, dot, rest = name.partition(".")
-        if dot:
-            groups.setdefault(head, {})[name] = rest
-    candidates = [(head, short) for head, short in groups.items()
-                  if claimed.isdisjoint(short) and all(map(index.find, short.values()))]  # fmt: skip
-    # With two candidates, or names that fit as they are, nothing shows which prefix is meant.
-    if moved or len(candidates) != 1:
+def use_prefix(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
+    """Remove a prefix that the table's names lack, or add one that they have; return a sentence about it, or
+    nothing."""
+    if (prefix := common_prefix(table, checkpoint.tensors)) is None:
         return ()
-    ((head, short),) = candidates
-    if len(short) < len(checkpoint.tensors):
-        # Without the prefix, a tensor would have the name of another one.
-        if not checkpoint.tensors.keys().isdisjoint(short.values()):
-            return ()
-        checkpoint.give_names(short)
-        return (f"{len(short)} of {len(checkpoint.tensors)} names have the prefix '{head}.', which is removed",)
-    checkpoint.leave_out(f"{head}.")
-    return (f"every name has the prefix '{head}.', which is removed",)
+    count, total = len(prefix.names), len(checkpoint.tensors)
+    some = "every name" if count == total else f"{count} of {total} names"
+    if prefix.missing:
+        checkpoint.give_names(prefix.names)
+        lack = "lacks" if count == total else "lack"
+        return (f"{some} {lack} the table's prefix '{prefix.text}', which is added",)
+    if count == total:
+        checkpoint.leave_out(prefix.text)
+    else:
+        checkpoint.give_names(prefix.names)
+    has = "has" if count == total else "have"
+    return (f"{some} {has} the prefix '{prefix.text}', which is removed",)
 
 
 def use_new_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
@@ -109,7 +97,7 @@ def use_ties(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
 
 def adapt_names(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:
     """Rename the checkpoint's tensors as the table names them; return sentences about it."""
-    steps = (leave_out_head, use_new_names, use_ties)
+    steps = (use_prefix, use_new_names, use_ties)
     parts = checkpoint.parts
     joined = f"names are joined with dots: the file has a table for {_listed(parts)}" if parts else ""
     return (*filter(None, [joined]), *(note for step in steps for note in step(checkpoint, table)))

@@ -20,6 +20,7 @@ from wdport.extensions import tables_folders
 from wdport.limits import MAX_INCLUDES, MAX_TABLE_BYTES
 from wdport.mapping.kinds import KINDS, kinds_named
 from wdport.mapping.names import PatternIndex
+from wdport.mapping.prefixes import common_prefix
 from wdport.mapping.row_parser import parse_fill, parse_layer, parse_row, parse_tensors, parse_tie
 from wdport.mapping.rows import ConstantRow, Row, Table, TapRow
 from wdport.mapping.schema import Rows, SectionForm, TableForm
@@ -263,6 +264,9 @@ def choose_table(names: Iterable[str], where: str | Path) -> Table:
     """
     names = list(names)
     fitting = [table for table in shipped_tables() if _signed(table, names)]
+    # The names may all have a prefix more or less than the table's.
+    fitting = fitting or [table for table in shipped_tables() if (prefix := common_prefix(table, names))
+                          and _signed(table, prefix.names.values())]  # fmt: skip
     if len(fitting) == 1:
         return fitting[0]
     if fitting:

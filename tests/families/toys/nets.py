@@ -104,6 +104,17 @@ class Transformer(nn.Module):
         return self.head(x)
 
 
+class Wrapped(nn.Module):
+    """A network in another class, as in a LightningModule."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = Lstm()
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.net(x)
+
+
 def randomised(module: nn.Module, seed: int = 0) -> nn.Module:
     """With every parameter and buffer random; variances positive."""
     torch.manual_seed(seed)
@@ -117,4 +128,4 @@ def randomised(module: nn.Module, seed: int = 0) -> nn.Module:
 
 
 image, unbiased, words, shared, gru = Image, Unbiased, Words, Shared, Gru
-lstm, transformer = Lstm, Transformer
+lstm, transformer, wrapped_lstm = Lstm, Transformer, Wrapped

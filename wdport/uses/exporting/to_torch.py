@@ -20,6 +20,7 @@ from wdport.conversion.inverse import Restored, restored
 from wdport.conversion.load import Converted, open_converted, sound_variables
 from wdport.conversion.optimizer import training_file
 from wdport.conversion.optimizer_file import read_optimizer, require_weights
+from wdport.conversion.prepare import adapt_names
 from wdport.conversion.rounding import rounded_values
 from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import own_model
@@ -171,6 +172,7 @@ def verify_tensors(
         check.variables()
         if source is not None:
             with open_checkpoint(source, key=back.key) as checkpoint:
+                adapt_names(checkpoint, check.plan.table)
                 original = _is_original(converted, checkpoint)
                 if original or like is not None:
                     check.tensors(checkpoint, original)
@@ -200,7 +202,7 @@ def _is_original(converted: Converted, checkpoint: Checkpoint) -> bool:
 
 class _Check:
     def __init__(self, converted: Converted, exported: Checkpoint, back: Restored) -> None:
-        self._converted, self._exported, self._back, self._plan = converted, exported, back, cast("Plan", back.plan)
+        self._converted, self._exported, self._back, self.plan = converted, exported, back, cast("Plan", back.plan)
         self.compared = self.expected = 0
         self.measures: list[Measure] = []
         self.facts: list[Finding] = []
@@ -210,7 +212,7 @@ class _Check:
         recomputed = self._recomputed()
         expected = dict(sound_variables(self._converted))
         self.expected += len(expected)
-        for move in self._plan.moves:
+        for move in self.plan.moves:
             missing = [name for name in move.sources if name not in self._exported.tensors]
             self.facts += [fact(f"{name} is missing", name, "missing") for name in missing]
             # The variable has the formula's values, whatever the tensor has.
@@ -228,7 +230,7 @@ class _Check:
                     self.facts.append(fact(message, move.sources[0], "unequal"))
 
         # That they hold their constants was required before the file was written.
-        self.compared += len(self._plan.fills)
+        self.compared += len(self.plan.fills)
 
     def _moved(self, move: Move) -> Iterator[tuple[str, Array]]:
         sources = [self._exported.read(name) for name in move.sources]
@@ -249,9 +251,8 @@ class _Check:
         excused = self._excused(checkpoint)
         self.expected += len(checkpoint.tensors)
         self.compared += len(checkpoint.tensors)
-        names = {stored: self._without_prefixes(stored) for stored in checkpoint.tensors}
-        for stored, name in names.items():
-            info, exported = checkpoint.tensors[stored], self._exported.tensors.get(name)
+        for name, info in checkpoint.tensors.items():
+            exported = self._exported.tensors.get(name)
             if exported is None:
                 if name not in self._back.left_out:
                     self.facts.append(fact(f"{name} of the checkpoint is missing", name, "missing"))
@@ -260,23 +261,18 @@ class _Check:
             elif (exported.dtype, exported.shape) != (info.dtype, info.shape):
                 message = f"{name} is {exported.dtype} {exported.shape}, in the checkpoint {info.dtype} {info.shape}"
                 self.facts.append(fact(message, name, "unequal"))
-            elif original and not same_bits(self._exported.read(name), checkpoint.read(stored)):
+            elif original and not same_bits(self._exported.read(name), checkpoint.read(name)):
                 message = f"{name} is not the checkpoint's, bit for bit"
                 self.facts.append(notice(f"{message}: {excused[name]}", name) if name in excused else
                                   fact(message, name, "unequal"))  # fmt: skip
-        more = set(self._exported.tensors) - set(names.values())
+        more = set(self._exported.tensors) - set(checkpoint.tensors)
         self.facts += [fact(f"{name} is not a tensor of the checkpoint", name) for name in sorted(more)]
-
-    def _without_prefixes(self, name: str) -> str:
-        for prefix in self._back.prefixes:
-            name = name.removeprefix(prefix)
-        return name
 
     def _excused(self, checkpoint: Checkpoint) -> Mapping[str, str]:
         """Tensors that the model does not hold bit for bit, and why."""
         rounded = self._converted.rounded
-        excuses = {name: f"the variable was rounded to {rounded[target]}" for move in self._plan.moves
+        excuses = {name: f"the variable was rounded to {rounded[target]}" for move in self.plan.moves
                  for target in move.targets if target in rounded for name in move.sources}  # fmt: skip
-        wide = {self._without_prefixes(name) for name, info in checkpoint.tensors.items() if info.dtype == "float64"}
+        wide = [name for name, info in checkpoint.tensors.items() if info.dtype == "float64"]
         excuses |= dict.fromkeys(wide, "the model holds float32")
         return excuses | dict.fromkeys(self._back.chosen, "arithmetic joined it with others")
