@@ -10,7 +10,8 @@ module and ``make_inputs(seed, batch, scale)``, which returns a tuple of float64
 ``--input 'x: b 3 48 48'``, once for every input, replaces such a function.
 
 The file holds arrays ``N.npy``, without duplicates, and ``index.npy``, UTF-8 JSON. The index refers to array N as
-``"N"``; as ``"N:s"``, rounded to float32; or as ``"N:d"``, rounded to float32 and converted back to float64.
+``"N"``; as ``"N:s"``, rounded to float32; as ``"N:d"``, rounded to float32 and converted back to float64; or as
+``"N:p"``, ``"N:ps"`` and ``"N:pd"``, the same of its positive values, with zeros in place of all others, as of a ReLU.
 """
 
 from __future__ import annotations
@@ -2616,11 +2617,8 @@ class _Writer:
             self._count += 1
             self._add(reference, array)
             self._known[_key(array)] = reference
-            if array.dtype == np.float64:
-                with np.errstate(over="ignore"):
-                    narrow = array.astype(np.float32)
-                self._known.setdefault(_key(narrow), f"{reference}:s")
-                self._known.setdefault(_key(narrow.astype(np.float64)), f"{reference}:d")
+            for form, derived in _derived(array):
+                self._known.setdefault(_key(derived), f"{reference}:{form}")
         return reference
 
     def close(self, index: Mapping[str, object]) -> None:
@@ -2683,6 +2681,19 @@ def _hold(descriptor: int) -> bool | None:
     except (ImportError, OSError):
         return None
     return True
+
+
+def _derived(array: Array) -> Iterator[tuple[str, Array]]:
+    """Arrays that a reader of the file makes of this one, with the letters for it."""
+    forms = {"": array}
+    if array.dtype.kind == "f" and (array < 0).any():
+        forms["p"] = np.where(array > 0, array, array.dtype.type(0))
+        yield "p", forms["p"]
+    for form, wide in forms.items() if array.dtype == np.float64 else ():
+        with np.errstate(over="ignore"):
+            narrow = wide.astype(np.float32)
+        yield f"{form}s", narrow
+        yield f"{form}d", narrow.astype(np.float64)
 
 
 def _key(array: Array) -> bytes:

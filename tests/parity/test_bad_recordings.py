@@ -171,7 +171,7 @@ ODD: list[tuple[str, Any]] = [
     *(("tensors/a.weight/dtype", value) for value in (1, None)),
     *(("tensors/a.weight/sha256", value) for value in (1, "", "g" * 64, [], "1" * 63)),
     *(("tensors", value) for value in ([], None, {"a": []}, {"a": {}})),
-    *(("values/a.weight", value) for value in (8, ["8"], "8:s", "8:d", "08", "8:", "8:x", "-1", "99", " 8", "٨")),
+    *(("values/a.weight", value) for value in (8, ["8"], "8:s", "8:d", "08", "8:", "8:sp", "-1", "99", " 8", "٨")),
     *(("shifts/a.bias", value) for value in (10, None, "10 ", ["10"])),
     *(("sweeps/a", value) for value in ("0", ["0"], ["0", "0", 1], ["0"] * 4, None)),
     *(("cases/0/inputs", value) for value in ("09", [["0"]], {"0": 1}, None)),

@@ -105,9 +105,9 @@ def _shown(value: object) -> str:
     return printable(reprlib.repr(value), 40)
 
 
-Reference = Annotated[str, Meta(extra_json_schema={"pattern": "^(0|[1-9][0-9]{0,8})(:[sd])?$"})]
-"""``N``: the array ``N.npy``; ``N:s``: rounded to float32; ``N:d``: rounded to float32 and converted back to
-float64."""
+Reference = Annotated[str, Meta(extra_json_schema={"pattern": "^(0|[1-9][0-9]{0,8})(:(p|p?[sd]))?$"})]
+"""``N``: the array ``N.npy``; ``N:s``: rounded to float32; ``N:d``: rounded to float32 and converted back to float64;
+``N:p``, ``N:ps`` and ``N:pd``: the same of its positive values, with zeros in place of all others."""
 
 Arrays = list[Reference]
 Nested = Reference | list[object]
@@ -198,7 +198,8 @@ class CaseFacts(TypedDict):
 
 class RecordingForm(TypedDict):
     """Index of a recording, ``index.npy`` as UTF-8 JSON. Arrays are separate members, referred to as ``N``; as ``N:s``,
-    rounded to float32; or as ``N:d``, rounded to float32 and converted back to float64."""
+    rounded to float32; as ``N:d``, rounded to float32 and converted back to float64; or as ``N:p``, ``N:ps`` and
+    ``N:pd``, the same of its positive values, with zeros in place of all others."""
 
     schema: Annotated[Literal[4], about("Version number of the format.")]
     reference: Annotated[str, about("Function that builds the PyTorch model, as `module:function`.")]
@@ -224,7 +225,7 @@ AGAIN: Final = "record it again with wdport record"
 INDEX: Final = "index.npy"
 
 _MEMBER: Final = re.compile(r"(0|[1-9][0-9]{0,8})\.npy|index\.npy")
-_REFERENCE: Final = re.compile(r"(0|[1-9][0-9]{0,8})(?::([sd]))?")
+_REFERENCE: Final = re.compile(r"(0|[1-9][0-9]{0,8})(?::(p|p?[sd]))?")
 _MAGIC: Final = b"\x93NUMPY\x01\x00"
 _HEADER: Final = re.compile(
     rb"\{'descr': '([<>|](?:f[248]|[iu][1248]|b1))', 'fortran_order': False, 'shape': \(([0-9, ]*)\), \} *\n"
@@ -272,13 +273,13 @@ class RecordingFile:
         if match is None:
             raise Fault(f"has the invalid array reference {reference!r}")
         if match[0] not in cache:
-            number, rounded = match[1], match[2]
+            number, form = match[1], match[2]
             if number not in cache:
                 if f"{number}.npy" not in self._members:
                     raise Fault(f"has no array {number}")
                 cache[number] = _array(self._members[f"{number}.npy"])
-            if rounded:
-                cache[match[0]] = _rounded(cache[number], rounded)
+            if form:
+                cache[match[0]] = _derived(cache[number], form)
         return cache[match[0]]
 
 
@@ -318,10 +319,16 @@ def _array(span: Span) -> Array:
     return np.frombuffer(data, dtype, offset=10 + header).reshape(shape)
 
 
-def _rounded(array: Array, mode: str) -> Array:
-    """Round to float32, and for "d" convert back; valid only for float64 arrays."""
+def _derived(array: Array, form: str) -> Array:
+    """Of "p" the positive values; then round to float32, and for "d" convert back, which is valid only for float64."""
+    if "p" in form:
+        if array.dtype.kind != "f":
+            raise Fault(f"takes the positive values of an array of {array.dtype}")
+        array, form = np.where(array > 0, array, array.dtype.type(0)), form[1:]
+    if not form:
+        return array
     if array.dtype != np.float64:
         raise Fault(f"rounds an array of {array.dtype}")
     with np.errstate(over="ignore"):  # the recorder did the same
         narrow = array.astype(np.float32)
-    return narrow if mode == "s" else narrow.astype(np.float64)
+    return narrow if form == "s" else narrow.astype(np.float64)
