@@ -36,13 +36,15 @@ def common_prefix(table: Table, names: Collection[str]) -> CommonPrefix | None:
     if any(map(filling.find, names)):
         return None
     claimed = {name for name in names if index.find(name)}
-    found = [prefix for prefix in _extra(names) if claimed.isdisjoint(prefix.names)
+    prefixes = [prefix for prefix in _extra(names) if claimed.isdisjoint(prefix.names)
              and all(map(index.find, prefix.names.values()))]  # fmt: skip
-    found += [prefix for prefix in _missing(table, index, names.keys() - claimed) if 2 * len(prefix.names) > len(names)]
+    prefixes += [
+        prefix for prefix in _missing(table, index, names.keys() - claimed) if 2 * len(prefix.names) > len(names)
+    ]
     # With two, nothing shows which one is meant; and no tensor may get the name of another one.
-    if len(found) != 1 or not names.keys().isdisjoint(found[0].names.values()):
+    if len(prefixes) != 1 or not names.keys().isdisjoint(prefixes[0].names.values()):
         return None
-    return found[0]
+    return prefixes[0]
 
 
 def _extra(names: Collection[str]) -> Iterator[CommonPrefix]:
