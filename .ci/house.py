@@ -58,6 +58,9 @@ SEVERAL = {
 either side; a family's configuration, and what the loader of exported files has, which is copied elsewhere; and results
 that are public under the name of what they hold."""
 
+USES = "wdport.uses."
+"""What one does with a ported model; the core never imports it."""
+
 MANY = 7
 """Parameters of a function, without self, that are not too many."""
 
@@ -203,6 +206,8 @@ def measure() -> tuple[dict[str, float], dict[str, list[str]]]:
     }
     numbers: dict[str, float] = {
         "lines of wdport": lines,
+        "lines of its core": sum(module.lines for module in package if not module.name.startswith(USES)),
+        "lines of wdport.uses": sum(module.lines for module in package if module.name.startswith(USES)),
         "files of wdport": len(package),
         "lines of tests": sum(module.lines for module in tests),
         "lines of parity_tests": sum(module.lines for module in parity),
