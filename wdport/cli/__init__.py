@@ -1,1 +1,1 @@
-"""The command line: one file per command. Only this package prints or exits."""
+"""The command line: one file per verb. Only this package and wdport.uses.cli print or exit."""

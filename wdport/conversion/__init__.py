@@ -1,0 +1,1 @@
+"""Convert a checkpoint: read, plan, apply, write, load; and the way back to the checkpoint's tensors."""
