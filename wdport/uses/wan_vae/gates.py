@@ -15,6 +15,7 @@ from typing import Final
 from unittest.mock import patch
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from wdport.compare.findings import Gate, Term, measure
@@ -24,7 +25,7 @@ from wdport.jax_settings import fast_compile
 from wdport.keras_runtime import set_variable, unfilled, variables_by_path
 from wdport.model import Array, KerasModel
 from wdport.nets import chunked
-from wdport.uses.wan_vae.codec import Codec, CodecSettings, functions
+from wdport.uses.wan_vae.codec import Codec, CodecSettings, functions, to_bytes
 from wdport.uses.wan_vae.config import GROUP, Config
 from wdport.uses.wan_vae.port import WanVAE
 
@@ -65,12 +66,13 @@ def chunk_errors(config: Config) -> dict[str, float]:
     chunks of two latent frames, and of three; one at a time by the model's own methods, normalised; and as whole
     videos, as exported.
 
-    Bytes, and chunks of three, are compared with what the chunks of two gave.
+    Bytes, and chunks of three, are compared with what the chunks of two gave; bytes of a network that computes in 16
+    bits with those of the same values in float64.
     """
     example = _example(_narrow(config))
     example.model.codecs.cache_clear()  # programs from an earlier call: a fault may have been put into the model since
     with jax.enable_x64(True):
-        return {**_in_chunks(example), **_by_methods(example), **_exported(example)}
+        return {**_in_chunks(example), **_by_methods(example), **_exported(example), **_in_16_bits()}
 
 
 def _in_chunks(example: Example) -> dict[str, float]:
@@ -124,6 +126,13 @@ def _exported(example: Example) -> dict[str, float]:
         "encode, exported, logvar": _error(logvar, example.logvar, example.latents),
         "decode, exported": _error(np.asarray(outputs["decode"][0]), example.decoded, example.video),
     }
+
+
+def _in_16_bits() -> dict[str, float]:
+    # All multiples of 1/256, which bfloat16 holds.
+    values = np.arange(-256, 257)[None] / 256
+    pixels = np.asarray(to_bytes(jnp.asarray(values, jnp.bfloat16)))
+    return {"bytes, bfloat16": _bytes_error(pixels, np.round(_levels(values)))}
 
 
 def _levels(video: Array) -> Array:
