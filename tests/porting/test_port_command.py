@@ -399,7 +399,7 @@ def mapped():
     return Mapped()
 
 
-def whole():
+def counting():
     net = Net()
     net.count = nn.Parameter(torch.tensor(3), requires_grad=False)
     return net
@@ -655,7 +655,7 @@ def test_nothing_is_written_after_a_step_that_leaves_nothing_known(
         (["net:packed", "--input", "x: b 5 6"], 4, "Packed: running its steps one by one raises AttributeError: "),
         (["net:number", *INPUT], 4, "net:number: "),
         (["net:mapped", *INPUT], 4, "the model: calls torch.vmap or another transform of torch.func, "),
-        (["net:whole", *INPUT], 4, "net:whole: has the parameter count of whole numbers, "),
+        (["net:counting", *INPUT], 4, "net:counting: has the parameter count of whole numbers, "),
     ],
 )  # fmt: skip
 def test_what_cannot_be_written(folder: Path, refused: Refused, words: list[str], code: int, message: str) -> None:
