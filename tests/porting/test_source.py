@@ -339,6 +339,72 @@ def test_modules_that_compute_more_than_their_layer_and_share_weights_are_proved
     assert "trainable=False" in port.source
 
 
+def rotated(x: torch.Tensor) -> torch.Tensor:
+    first, second = x.chunk(2, -1)
+    return torch.cat((-second, first), -1)
+
+
+class Repeating(nn.Module):
+    """Loops with an index, a list of calls, a tuple whose elements are read, and functions that are called twice."""
+
+    def __init__(self, widths: tuple[int, ...] = (4, 6), depth: int = 3, rate: float = 0.2) -> None:
+        super().__init__()
+        self.steps = nn.ModuleList(nn.Linear(8, 8) for _ in range(depth))
+        self.parts = nn.ModuleList(nn.Linear(8, 4) for _ in range(2))
+        self.wide, self.mix = nn.Linear(8, widths[1]), nn.Linear(widths[1], widths[0])
+        self.drop = nn.Dropout(rate)
+
+    def mixed(self, x: torch.Tensor) -> torch.Tensor:
+        return rotated(self.mix(self.drop(self.wide(x))))
+
+    def once(self, x: torch.Tensor) -> torch.Tensor:
+        return (x * 2).tanh()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        for index, step in enumerate(self.steps):
+            x = x + step(x) * x[:, index, None]
+        x = torch.cat([part(x) for part in self.parts], -1)
+        return self.mixed(x) + self.mixed(rotated(self.once(x)))
+
+
+def test_loops_and_functions_that_are_called_twice_stay_what_they_are() -> None:
+    port = write_port(f"{__name__}:Repeating", ["x: b t=4..7 8"])
+    prove_port(port)
+    assert port.proved
+    for line in (
+        "for i, step in enumerate(self.steps):",
+        "[part(x) for part in self.parts]",
+        "if len(widths) != 2:",
+        "\ndef rotated(x):\n    first, second = ops.split(x, 2, axis=-1)\n",
+        "return self.mixed(x, training=training) + self.mixed(",
+        "def mixed(self, x, training=False):",
+        "return rotated(self.mix(self.drop(self.wide(x), training=training)))",
+    ):
+        assert line in port.source, line
+    assert "once" not in port.source
+
+
+class Unlike(nn.Module):
+    """Calls a function with tensors of other ranks, which takes two ways."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lin = nn.Linear(4, 4)
+
+    def turned(self, x: torch.Tensor) -> torch.Tensor:
+        return self.lin(x).relu().mT if x.ndim > 2 else self.lin(x).tanh()
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.turned(x) + self.turned(x[:, 0])[:, None]
+
+
+def test_a_function_that_computes_other_steps_in_another_call_is_written_out() -> None:
+    port = write_port(f"{__name__}:Unlike", ["x: b 4 4"])
+    prove_port(port)
+    assert port.proved
+    assert "turned" not in port.source
+
+
 class Even(nn.Module):
     def __init__(self) -> None:
         super().__init__()

@@ -212,6 +212,27 @@ class CodePlace:
 
 
 @dataclass(frozen=True)
+class FunctionCall:
+    """A call of a function of the author's, in which functions of torch and modules are called.
+
+    Attributes:
+        serial: its position among all such calls.
+        key: the file and the line of the function.
+        name: the function's name.
+        place: the place of the call.
+        arguments: those of its arguments that are tensors, by name.
+        is_method: whether it is a method of a class.
+    """
+
+    serial: int
+    key: tuple[str, int]
+    name: str
+    place: CodePlace | None
+    arguments: Mapping[str, TracedTensor]
+    is_method: bool = False
+
+
+@dataclass(frozen=True)
 class TorchModule:
     """Facts about a module.
 
@@ -272,6 +293,7 @@ class Node:
         inside: the nodes inside a module call.
         around: notes on the call that its arguments do not show.
         rate: the share of values that a function of attention drops in training alone.
+        functions: the author's functions between the enclosing module's ``forward`` and the call, the outermost first.
     """
 
     serial: int
@@ -291,6 +313,7 @@ class Node:
     inside: list[Node] = field(default_factory=list)
     around: list[str] = field(default_factory=list)
     rate: float = 0.0
+    functions: tuple[FunctionCall, ...] = ()
 
     @property
     def detaches(self) -> bool:
@@ -398,7 +421,8 @@ def with_sources(graph: Graph, gradients: bool = False) -> Graph:
 
     copies = {node.serial: replace(node, args=mapped(node.args, first), kwargs=mapped(dict(node.kwargs), first),
                                    outputs=node.outputs if node.same else mapped(node.outputs, first),
-                                   base=first_base(node.base))
+                                   base=first_base(node.base), functions=tuple(
+                                       replace(one, arguments=mapped(one.arguments, first)) for one in node.functions))
               for node in graph.nodes}  # fmt: skip
     for copy in copies.values():
         copy.inside = [copies[inner.serial] for inner in copy.inside]

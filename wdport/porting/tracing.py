@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequenc
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from types import MappingProxyType
+from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
@@ -27,6 +27,7 @@ from wdport.porting.graph import (
     STOCHASTIC_DEPTH,
     CodePlace,
     Depends,
+    FunctionCall,
     Graph,
     Guard,
     HeldTensor,
@@ -227,6 +228,8 @@ class _Tracer:
         self._constants: list[Array] = []
         self._origins: MutableMapping[torch.Tensor, TensorSource] = WeakTensorKeyDictionary()
         self._open: list[Node] = []
+        self._frames: list[tuple[FrameType, FunctionCall]] = []
+        self._function_calls = 0
         self._is_layer, self._keep, self._names, self._within = is_layer, keep, names, False
         first: dict[int, str] = {}
         self._modules = {path: _facts(path, part, first.setdefault(id(part), path))
@@ -248,6 +251,7 @@ class _Tracer:
         return Construction(self._nodes, self._constants, sources)
 
     def graph(self) -> Graph:
+        self._frames = []
         return Graph(
             self._nodes[0], self._nodes, tuple(self._reads), self._modules, self._tensors, self._constants,
             tuple(self._guards), tuple(self._value_reads), self._returned,
@@ -261,9 +265,16 @@ class _Tracer:
             return compute(*arguments)  # the layers of a Sequential are steps of the enclosing module
         if not self._nodes:
             self._name_inputs(arguments)
+        return self._run_module(name, part, compute, arguments, self._functions(sys._getframe()))
+
+    def _run_module(
+        self, name: str, part: torch.nn.Module, compute: recorder.Compute, arguments: recorder.Given,
+        functions: tuple[FunctionCall, ...],
+    ) -> object:  # fmt: skip
         path = recorder.layer_of(name)
         arguments_by_name = self._plain(_named(part, *arguments))
-        node = self._begin(Node(-1, name, kwargs=arguments_by_name, module=self._modules[path], place=_place()))
+        node = self._begin(Node(-1, name, kwargs=arguments_by_name, module=self._modules[path], place=_place(),
+                                functions=functions))  # fmt: skip
         # The steps of hooks stand outside of a layer, and for the model itself there is no outside.
         is_layer = self._is_layer(part) and (bool(path) or not recorder.has_hooks(part))
         node.is_layer = is_layer or self._modules[path].torch == STOCHASTIC_DEPTH
@@ -361,7 +372,8 @@ class _Tracer:
         in_place = short == "__setitem__" or (short.endswith("_") and not short.endswith("__"))
         base = tensors[0]._base if in_place else None
         before = None if base is None else self._traced_tensor(base)
-        node = self._begin(Node(-1, name, *recorded, place=_place()))
+        functions = self._functions(sys._getframe())
+        node = self._begin(Node(-1, name, *recorded, place=_place(), functions=functions))
         self._end(node, output)
         # Padding and slices whose widths are computed from sizes do something for other sizes.
         sized = short in ("pad", "__getitem__") and any(True for _ in expressions_in(recorded))
@@ -379,6 +391,38 @@ class _Tracer:
         self._outdate(node, versions, [*tensors, base])
         if self._keep is not None:
             self._keep(node, tensors)
+
+    def _functions(self, frame: FrameType | None) -> tuple[FunctionCall, ...]:
+        """The calls of the author's functions from ``forward`` of the module that runs to a frame."""
+        frames: list[FrameType] = []
+        while frame is not None and frame.f_code is not _Tracer._run_module.__code__:
+            module, name = f"{frame.f_globals.get('__name__')}.", frame.f_code.co_name
+            if name == "forward" and not module.startswith(_SKIPPED):
+                break
+            if not (module.startswith((*_SKIPPED, *_LIBRARIES)) or name.startswith("<")):
+                frames.append(frame)
+            frame = frame.f_back
+        # Without a `forward` of the author's around them, they are hooks and wrappers.
+        is_inside = frame is not None and frame.f_code.co_name == "forward"
+        before, calls = self._frames, list[tuple[FrameType, FunctionCall]]()
+        for one in reversed(frames if is_inside else []):
+            call = before[len(calls)] if len(calls) < len(before) else None
+            if call is None or call[0] is not one:
+                before, call = [], (one, self._function_call(one))
+            calls.append(call)
+        # The frames are held until the next call, so that one that is the same is of the same call.
+        self._frames = calls
+        return tuple(call for _, call in calls)
+
+    def _function_call(self, frame: FrameType) -> FunctionCall:
+        code, self._function_calls = frame.f_code, self._function_calls + 1
+        names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        values = {name: frame.f_locals.get(name) for name in names}
+        tensors = {name: self._traced_tensor(value) for name, value in values.items()
+                   if isinstance(value, torch.Tensor) and value in self._origins}  # fmt: skip
+        place = _place_of(frame.f_back) if frame.f_back is not None else None
+        key, is_method = (code.co_filename, code.co_firstlineno), names[:1] == ("self",)
+        return FunctionCall(self._function_calls, key, code.co_name, place, tensors, is_method)
 
     def _begin(self, node: Node) -> Node:
         if len(self._nodes) >= MOST_NODES:
@@ -503,6 +547,8 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
 
 
 _SKIPPED = ("torch.", "wdport.porting.", "wdport.recorder")
+_LIBRARIES = ("contextlib.", "functools.", "einops.")
+"""Modules whose functions are not the author's, besides."""
 
 
 def _place() -> CodePlace | None:
@@ -513,6 +559,11 @@ def _place() -> CodePlace | None:
     module = str(frame.f_globals.get("__name__"))
     if module.startswith("wdport.") and not module.startswith("wdport.families."):
         return None
+    return _place_of(frame)
+
+
+def _place_of(frame: FrameType) -> CodePlace:
+    """Where the code of a frame is."""
     positions = list(frame.f_code.co_positions())
     line, end_line, column, end_column = (number or 0 for number in positions[frame.f_lasti // 2])
     name = str(frame.f_globals.get("__name__"))

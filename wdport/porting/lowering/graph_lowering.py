@@ -42,6 +42,7 @@ from wdport.porting.lowering.needs import (
     needed_nodes,
     padded_before,
     read_outputs,
+    repeated_functions,
     sizes_in,
 )
 from wdport.porting.lowering.rules import COMPLEX, LAYER, RANDOM, RULES, NotLoweredError, NotTrustedError
@@ -78,11 +79,12 @@ class GraphLowering:
     ) -> None:  # fmt: skip
         self.graph, self.values, self.result = graph, values, KerasGraph()
         self._construction = construction or Construction()
-        self._buffers: dict[tuple[str, int], Placed] = {}
+        self._buffers: dict[tuple[str, tuple[int, int]], Placed] = {}
         self.places: dict[TensorSource, Placed] = {}
         self.read = read_outputs(graph)
-        self._moved: dict[tuple[KerasValue, Order, int], KerasValue] = {}
+        self._moved: dict[tuple[KerasValue, Order, tuple[int, int]], KerasValue] = {}
         self._needed = needed_nodes(graph)
+        self.functions = repeated_functions(graph, self._needed)
         self.padded_before = padded_before(graph)
         self.wants_channels_last = channels_last_tensors(graph, self._needed)
         self._sized = Sizes(graph, other)
@@ -331,7 +333,7 @@ class GraphLowering:
 
     def _made_buffer(self, source: TensorSource) -> Placed:
         """A buffer that is not a variable: computed as the constructor does, or a constant."""
-        key = (source.name, self.node.parent)
+        key = (source.name, self._call(self.node))
         self.result.computed[source.name] = None
         if key not in self._buffers:
             before = self._state()
@@ -474,8 +476,8 @@ class GraphLowering:
         """The tensor with its axes in another order."""
         if placed.order == order:
             return placed.value
-        # Once in every call of a module, so that no value leaves it unseen.
-        key = (placed.value, order, self.node.parent)
+        # Once in every call of a module or a function, so that no value leaves it unseen.
+        key = (placed.value, order, self._call(self.node))
         if key not in self._moved:
             axes = tuple(placed.order.index(axis) for axis in order)
             self._moved[key] = self.transposed(placed.value, axes)
@@ -490,8 +492,13 @@ class GraphLowering:
         return value if axes == identity(len(axes)) else self.emit("ops.transpose", value, axes)
 
     def _is_near(self, step: KerasStep) -> bool:
-        """Whether a step belongs to the same call of a module."""
-        return self.graph.nodes[step.node].parent == self.node.parent
+        """Whether a step belongs to the same call of a module or a function."""
+        return self._call(self.graph.nodes[step.node]) == self._call(self.node)
+
+    def _call(self, node: Node) -> tuple[int, int]:
+        """The innermost call around a node: that of a module, and that of a function in it."""
+        functions = self.functions[node.serial]
+        return node.parent, functions[-1].serial if functions else -1
 
     def plain(self, tensor: TracedTensor) -> KerasValue:
         """The tensor with its axes in PyTorch's order."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
 from wdport.mapping.kinds import FUNCTIONS, MODULES
 from wdport.porting.functions import canonical
 from wdport.porting.graph import (
     STOCHASTIC_DEPTH,
+    FunctionCall,
     Graph,
     Node,
     SizeExpression,
@@ -78,6 +79,30 @@ def needed_nodes(graph: Graph) -> set[int]:
             left += [*sizes_in((node.args, dict(node.kwargs)))]
             left += [node.base[0]] if node.base is not None else []
     return serials
+
+
+def repeated_functions(graph: Graph, needed: Collection[int]) -> dict[int, tuple[FunctionCall, ...]]:
+    """The calls of the author's functions around each node, without those of functions of one step, and of those that
+    a module calls once."""
+    steps: dict[tuple[int, int], int] = {}
+    calls: dict[tuple[int, tuple[str, int]], set[int]] = {}
+    for node in graph.nodes:
+        for one in node.functions if node.serial in needed and node.same is None else ():
+            steps[node.parent, one.serial] = steps.get((node.parent, one.serial), 0) + 1
+            calls.setdefault((node.parent, one.key), set()).add(one.serial)
+    once: dict[tuple[str, tuple[str, int]], None] = {}
+    for (parent, key), serials in calls.items():
+        if len(serials) < 2 or any(steps[parent, serial] < 2 for serial in serials):
+            once[_type_of(graph, parent), key] = None
+    return {
+        node.serial: tuple(one for one in node.functions if (_type_of(graph, node.parent), one.key) not in once)
+        for node in graph.nodes
+    }
+
+
+def _type_of(graph: Graph, serial: int) -> str:
+    module = graph.nodes[serial].module if serial >= 0 else None
+    return module.type if module is not None else ""
 
 
 def read_outputs(graph: Graph) -> dict[int, set[int]]:

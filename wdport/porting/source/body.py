@@ -43,6 +43,8 @@ class Body:
     """What the author calls an element of a list of layers in a loop, by the list."""
     methods: dict[str, Hole] = field(default_factory=dict)
     """The methods that stand for steps without a counterpart, by name."""
+    is_function: bool = False
+    """Whether it is that of a function of the author's that is no method."""
 
     def method_of(self, hole: Hole) -> str:
         """The method that stands for a step; "" if there is none."""
@@ -119,7 +121,7 @@ class BodyWriter:
 
     def _target(self, item: KerasStep | Scope) -> AssignedNames:
         if isinstance(item, Scope):
-            return target_of(item.node.place)
+            return target_of(item.place)
         node = self._final.get(item.serial)
         return target_of(self.scopes.graph.nodes[node].place) if node is not None else AssignedNames()
 
@@ -146,6 +148,8 @@ class BodyWriter:
 
     def _element(self, item: KerasStep | Scope) -> tuple[str, int] | None:
         """The list and the index of a layer that is called, if it is in a list."""
+        if isinstance(item, Scope) and item.function is not None:
+            return None
         path = item.path if isinstance(item, Scope) else item.layer
         match = ELEMENT.fullmatch(self.attributes.get(path, "")) if path else None
         return (match.group(1), int(match.group(2))) if match is not None else None
@@ -288,7 +292,8 @@ class BodyWriter:
                 self.names[value] = f"{bound}[{value.index}]"
 
     def scopes_name(self, item: Scope, value: KerasValue, index: int) -> str:
-        return f"{item.path.rpartition('.')[2] or 'output'}_{index}"
+        word = item.path.rpartition(".")[2] if item.function is None else ""
+        return f"{word or 'output'}_{index}"
 
     def _later_name(self, value: KerasValue) -> str:
         """The name of what is computed from a value, as far as each is read once."""
@@ -498,17 +503,26 @@ class BodyWriter:
             self.body.elements.setdefault(match.group(1), allowed(name, _RESERVED))
 
     def _call(self, scope: Scope) -> Code:
+        values = [self.expression(value) for value in scope.parameters]
+        if scope.function is not None:
+            way = self._ways[scope.serial]
+            return call(f"self.{way.method}", [*values, *(Code((value,)) for value in way.arguments.values())],
+                        self._training_of(scope))  # fmt: skip
         if scope.path not in self.attributes:
             raise NotWrittenError(f"{scope.path} is called outside of its module")
         self._note_element(self.attributes[scope.path], scope.node.place)
-        way = None if scope.is_sequential else self._ways.get(scope.node.serial)
+        way = None if scope.is_sequential else self._ways.get(scope.serial)
         method = way.method if way is not None else "call"
         # Keras's layers are called with a tensor; a module that is given none is only a method here.
         is_method = method != "call" or not scope.parameters
         function = f"{self.attributes[scope.path]}.{method}" if is_method else self.attributes[scope.path]
         named = [(name, Code((value,))) for name, value in way.arguments.items()] if way is not None else []
-        values = [self.expression(value) for value in scope.parameters]
         return call(function, values, [*named, *self._training(scope.path)])
+
+    def _training_of(self, scope: Scope) -> list[tuple[str, Code]]:
+        """The argument for a function whose layers are told whether the model is trained."""
+        names = {item.layer if isinstance(item, KerasStep) else item.path for item in scope.flat()} - {""}
+        return [("training", text("training"))] if names & set(self._trained) else []
 
     def _training(self, name: str) -> list[tuple[str, Code]]:
         if name in self.scopes.still:

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import takewhile
 
 from wdport.mapping.kinds.kind import KerasCall
 from wdport.porting.arguments import ArgumentExpression, ConstructorCall, expressed
 from wdport.porting.construction import stated_arguments
-from wdport.porting.lowering.keras_graph import Hole, KerasStep, Start, word_of
+from wdport.porting.lowering.keras_graph import Hole, KerasStep, Start, unused, word_of
 from wdport.porting.outline.counterparts import defaults
-from wdport.porting.source.body import Body, BodyWriter
+from wdport.porting.source.body import Body, BodyWriter, NotWrittenError
 from wdport.porting.source.classes import Attribute, Class, Instance, SourceLine, merged, with_variant
 from wdport.porting.source.code import Code, Literal, call, constant, listed, text
 from wdport.porting.source.constructors import body_lines, layer_code, made_by, shown_arguments
 from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope, Scopes
 from wdport.porting.source.ways import CALL, Way, ways_of
+
+
+class NotOneMethodError(Exception):
+    """The calls of a function of the author's do not all compute the same; ``key`` is the function."""
+
+    def __init__(self, key: tuple[str, int]) -> None:
+        super().__init__(f"{key[0]}:{key[1]}")
+        self.key = key
 
 
 class Instances:
@@ -33,6 +42,8 @@ class Instances:
                       for path, module in modules.items()}  # fmt: skip
         self.by_path: dict[str, Instance] = {}
         for scope in sorted(scopes.root.walk(), key=lambda scope: scope.node.serial):
+            if scope.function is not None:
+                continue
             self.by_path.setdefault(scope.path, Instance(scope.path, scope))
         self.lowered = scopes.lowered
         self._place()
@@ -201,7 +212,7 @@ class Instances:
     def _heights(self) -> dict[str, int]:
         heights: dict[str, int] = {}
         for scope in self.scopes.root.walk():
-            inner = [heights[item.path] for item in scope.items if isinstance(item, Scope)]
+            inner = [heights[item.path] for item in scope.flat() if isinstance(item, Scope)]
             parts = [heights.get(path, -1) for path in self.by_path[scope.path].parts if path in self.by_path]
             heights[scope.path] = max([heights.get(scope.path, 0), *(height + 1 for height in (*inner, *parts))])
         return heights
@@ -214,12 +225,39 @@ class Instances:
         """Write the body of an instance whose inner instances have classes."""
         scopes = [scope for scope in self.scopes.root.walk() if scope.path == instance.path]
         methods: dict[str, Hole] = {}
+        # A function that calls another one comes after it.
+        functions: dict[tuple[str, int], list[Scope]] = {}
+        for scope in scopes:
+            if scope.function is not None:
+                functions.setdefault(scope.function.key, []).append(scope)
+        of_functions: dict[str, Body] = {}
+        for key, calls in functions.items():
+            of_functions |= self._function(key, calls, instance, methods, of_functions)
+        modules = [scope for scope in scopes if scope.function is None]
         bodies = [(scope, self._body(scope, instance, methods))
-                  for scope in sorted(scopes, key=lambda scope: scope.node.serial)]  # fmt: skip
+                  for scope in sorted(modules, key=lambda scope: scope.serial)]  # fmt: skip
         instance.bodies, ways = ways_of(bodies)
+        instance.bodies |= of_functions
         self.ways |= ways
         layers = {layer.torch: layer.call for layer in self.lowered.layers.values()}
         instance.layers = {path: layers[path] for path in self._inner_parts(instance) if path in layers}
+
+    def _function(
+        self, key: tuple[str, int], calls: Sequence[Scope], instance: Instance, methods: dict[str, Hole],
+        others: Mapping[str, Body],
+    ) -> dict[str, Body]:  # fmt: skip
+        """The method of a function of the author's; raises :class:`NotOneMethodError` if its calls differ."""
+        assert calls[0].function is not None
+        used = {*others, CALL, *(attribute.name for attribute in instance.parts.values())}
+        name = unused(allowed(calls[0].function.name, self.reserved), used)
+        try:
+            bodies, ways = ways_of([(scope, self._body(scope, instance, methods)) for scope in calls], name)
+        except (NotWrittenError, KeyError) as error:
+            raise NotOneMethodError(key) from error
+        if len(bodies) > 1 or methods:
+            raise NotOneMethodError(key)
+        self.ways |= ways
+        return {name: replace(body, is_function=not calls[0].function.is_method) for name, body in bodies.items()}
 
     def _inner_parts(self, instance: Instance) -> Iterator[str]:
         """The paths of an instance's parts, and of those of its sequential ones."""
@@ -279,7 +317,7 @@ class Instances:
         attribute = instance.parts[path]
         same = {other for other, one in instance.parts.items() if one.name == attribute.name}
         layers = {layer.name for layer in self.lowered.layers.values() if layer.torch in same}
-        for position, item in enumerate(instance.scope.items):
+        for position, item in enumerate(instance.scope.flat()):
             if isinstance(item, Scope) and item.path in same:
                 return position
             if isinstance(item, KerasStep) and item.layer in layers:

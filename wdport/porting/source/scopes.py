@@ -3,27 +3,28 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.graph import Graph, Node, TracedTensor
+from wdport.porting.graph import CodePlace, FunctionCall, Graph, Node, TracedTensor
 from wdport.porting.lowering.keras_graph import KerasGraph, KerasStep, KerasValue, Placed, nested
 
 
 @dataclass(eq=False)
 class Scope:
-    """One call of a module that is a class of the port.
+    """One call of a module that is a class of the port, or of a function of the author's inside it.
 
     Attributes:
-        node: the node of the call.
+        node: the node of the call of the module.
         path: the module's path.
         items: steps, and the scopes of the modules that it calls, in order.
         parameters: values that are made outside and used inside.
         results: values that are made inside and used outside.
         is_sequential: whether the module is an ``nn.Sequential``, which is no class: ``node`` is its last call.
         returned: the values that the model returns, nested in tuples and dictionaries.
+        function: the call of the function; ``None`` for a call of the module itself.
     """
 
     node: Node
@@ -34,6 +35,25 @@ class Scope:
     results: list[KerasValue] = field(default_factory=list)
     is_sequential: bool = False
     returned: Any = None
+    function: FunctionCall | None = None
+
+    @property
+    def serial(self) -> int:
+        """A number that no other call has."""
+        return self.node.serial if self.function is None else -1 - self.function.serial
+
+    @property
+    def place(self) -> CodePlace | None:
+        """Where the code calls it."""
+        return self.node.place if self.function is None else self.function.place
+
+    def flat(self) -> Iterator[KerasStep | Scope]:
+        """Its items, with those of functions in place of their calls."""
+        for item in self.items:
+            if isinstance(item, Scope) and item.function is not None:
+                yield from item.flat()
+            else:
+                yield item
 
     def around(self) -> Iterator[Scope]:
         """This scope, and those that it is in."""
@@ -78,9 +98,12 @@ class Scopes:
     """The scopes of a lowered graph; :attr:`root` is the model's."""
 
     def __init__(
-        self, graph: Graph, lowered: KerasGraph, places: Mapping[Any, Placed], still: Collection[str] = ()
-    ) -> None:
+        self, graph: Graph, lowered: KerasGraph, places: Mapping[Any, Placed], still: Collection[str] = (),
+        functions: Mapping[int, Sequence[FunctionCall]] | None = None,
+    ) -> None:  # fmt: skip
         self.graph, self.lowered, self.places = graph, lowered, places
+        self._functions = functions or {}
+        self._called: dict[int, Scope] = {}
         self.still = {name for name, layer in lowered.layers.items()
                       if layer.torch in still and differs_in_training(layer.call)}  # fmt: skip
         self.by_serial: dict[int, Scope] = {}
@@ -100,15 +123,26 @@ class Scopes:
         if serial in self.by_serial:
             return self.by_serial[serial]
         node = self.graph.nodes[serial]
-        parent = self._of(node.parent) if node.parent >= 0 else self.root
+        parent = self._around(node)
         scope = self._scope(node, parent)
         parent.items.append(scope)
+        return scope
+
+    def _around(self, node: Node) -> Scope:
+        """The innermost scope around a node."""
+        scope = self._of(node.parent) if node.parent >= 0 else self.root
+        for call in self._functions.get(node.serial, ()):
+            if call.serial not in self._called:
+                inner = Scope(scope.node, scope.path, scope, function=call)
+                scope.items.append(inner)
+                self._called[call.serial] = inner
+            scope = self._called[call.serial]
         return scope
 
     def _fill(self) -> None:
         for step in self.lowered.steps:
             node = self.graph.nodes[step.node]
-            scope = self._of(node.parent) if node.parent >= 0 else self.root
+            scope = self._around(node)
             scope.items.append(step)
             self.home[step.serial] = scope
 
@@ -137,10 +171,13 @@ class Scopes:
         for placed in self.lowered.outputs:
             self._use(placed.value, self.root, leaves=True)
         self._unify_results()
-        for scope in self.by_serial.values():
+        for scope in (*self.by_serial.values(), *self._called.values()):
             scope.results.sort(key=lambda value: self._rank(scope, value))
             # The layer that has a variable is built by then, if the other arguments call it.
             scope.parameters.sort(key=lambda value: value.kind == "variable")
+            if scope.function is not None:
+                stated = list(self.argument_names(scope))
+                scope.parameters.sort(key=lambda value: stated.index(value) if value in stated else len(stated))
 
     def _unify_results(self) -> None:
         """Let all calls of a module return what one of them does, so that they are calls of one method."""
@@ -255,13 +292,15 @@ class Scopes:
 
     def _rank(self, scope: Scope, value: KerasValue) -> tuple[int, int, int]:
         """Results in the order of the module's outputs."""
-        outputs = [self.places[tensor.source].value for tensor in scope.node.outputs if tensor.source in self.places]
+        tensors = scope.node.outputs if scope.function is None else ()
+        outputs = [self.places[tensor.source].value for tensor in tensors if tensor.source in self.places]
         return outputs.index(value) if value in outputs else len(outputs), value.step, value.index or 0
 
     def argument_names(self, scope: Scope) -> dict[KerasValue, str]:
-        """The names that the module's ``forward`` has for values."""
+        """The names that the module's ``forward``, or the function, has for values."""
         names: dict[KerasValue, str] = {}
-        for name, value in scope.node.kwargs.items():
+        arguments = scope.node.kwargs if scope.function is None else scope.function.arguments
+        for name, value in arguments.items():
             for path, tensor in _paths(name, value):
                 if tensor.source in self.places:
                     names.setdefault(self.places[tensor.source].value, path)

@@ -24,9 +24,9 @@ class Way:
     arguments: Mapping[str, Literal] = field(default_factory=dict)
 
 
-def ways_of(calls: Sequence[tuple[Scope, Body]]) -> tuple[dict[str, Body], dict[int, Way]]:
-    """The methods of a module, and the way of each of its calls, by the call's node. Calls that differ in constants
-    alone are of one method."""
+def ways_of(calls: Sequence[tuple[Scope, Body]], method: str = CALL) -> tuple[dict[str, Body], dict[int, Way]]:
+    """The methods of a module, or of a function in it, and the way of each of its calls, by its serial. Calls that
+    differ in constants alone are of one method."""
     groups: dict[str, list[tuple[Scope, Body]]] = {}
     for scope, body in calls:
         key = [(one.names, one.returns, [part if isinstance(part, str) else None for part in one.code.parts])
@@ -35,10 +35,10 @@ def ways_of(calls: Sequence[tuple[Scope, Body]]) -> tuple[dict[str, Body], dict[
     bodies: dict[str, Body] = {}
     ways: dict[int, Way] = {}
     for number, group in enumerate(groups.values(), 1):
-        name = CALL if number == 1 else f"{CALL}_{number}"
+        name = method if number == 1 else f"{method}_{number}"
         bodies[name], arguments = _joined(group)
         for index, (scope, body) in enumerate(group):
-            ways[scope.node.serial] = Way(name, {key: column[index] for key, column in arguments.items()})
+            ways[scope.serial] = Way(name, {key: column[index] for key, column in arguments.items()})
             bodies[name].helpers |= body.helpers
     return bodies, ways
 

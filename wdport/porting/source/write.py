@@ -25,10 +25,11 @@ from wdport.porting.lowering.lower import GraphLowering
 from wdport.porting.source.classes import Class
 from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code
 from wdport.porting.source.frozen import freeze
-from wdport.porting.source.instances import Instances
+from wdport.porting.source.instances import Instances, NotOneMethodError
 from wdport.porting.source.scopes import Scopes
 from wdport.porting.source.shared import share
 from wdport.porting.source.starts import starts_of
+from wdport.porting.source.ways import CALL
 
 RESERVED = frozenset((
     *dir(keras.Model), *vars(keras.Model()), *vars(keras.layers.Layer()), "loss", "optimizer", "name", "dtype",
@@ -111,20 +112,31 @@ def write_source(
     :class:`~wdport.porting.source.body.NotWrittenError`."""
     lowered = lowering.result
     untrained = tuple(freeze(lowered, lowering.graph))
-    scopes = Scopes(lowering.graph, lowered, lowering.places, still)
-    scopes.root.parameters = [lowered.inputs[one.name].value for one in inputs]
-    scopes.root.results = list(dict.fromkeys(placed.value for placed in lowered.outputs))
-    scopes.root.returned = lowered.outputs and mapped(
-        lowering.graph.returned, lambda place: lowered.outputs[place].value
-    )
-    starts = starts_of(lowering)
-    instances = Instances(scopes, RESERVED, constructors or {}, starts, share)
+    starts, functions = starts_of(lowering), lowering.functions
+    while True:
+        scopes = Scopes(lowering.graph, lowered, lowering.places, still, functions)
+        scopes.root.parameters = [lowered.inputs[one.name].value for one in inputs]
+        scopes.root.results = list(dict.fromkeys(placed.value for placed in lowered.outputs))
+        scopes.root.returned = lowered.outputs and mapped(
+            lowering.graph.returned, lambda place: lowered.outputs[place].value
+        )
+        try:
+            instances = Instances(scopes, RESERVED, constructors or {}, starts, share)
+            break
+        except NotOneMethodError as error:
+            # Its steps are written where it is called.
+            functions = {serial: tuple(one for one in calls if one.key != error.key)
+                         for serial, calls in functions.items()}  # fmt: skip
     package = module.rpartition(".")[2]
     used = sorted({name for instance in instances.by_path.values()
                    for body in instance.bodies.values() for name in body.helpers})  # fmt: skip
     blocks = [inspect.getsource(getattr(helpers, name)).rstrip() for name in used]
     methods = _methods(scopes, instances)
-    blocks += [_class_text(class_, package, instances.trained, methods) for class_ in instances.classes]
+    functions_texts: dict[str, str] = {}
+    for class_ in instances.classes:
+        class_text = _with_functions(class_, _class_text(class_, package, instances.trained, methods), functions_texts)
+        blocks += [functions_texts[name] for name in functions_texts if functions_texts[name] not in blocks]
+        blocks.append(class_text)
     blocks.append(_build_text(instances.by_path[""].class_, inputs))
     body = "\n\n\n".join(blocks)
     rows = rows_of(lowered, lowering.graph, instances, lowering.values)
@@ -165,8 +177,10 @@ def _class_text(class_: Class, package: str, trained: Collection[str], methods: 
         body.append(f"        {', '.join(inputs)} = inputs")
     body += [f"        {line}" for line in _body_lines(class_)]
     for name, stated in list(class_.instances[0].signatures.items())[1:]:
-        body += ["", f"    def {name}({', '.join(['self', *stated])}{training}):"]
-        body += [f"        {line}" for line in _body_lines(class_, name)]
+        lines_of_method = _body_lines(class_, name)
+        trains = training if name.startswith(f"{CALL}_") or "training=training" in "".join(lines_of_method) else ""
+        body += ["", f"    def {name}({', '.join(['self', *stated])}{trains}):"]
+        body += [f"        {line}" for line in lines_of_method]
     body += [f"\n{method.text}" for method in methods if method.class_ is class_]
     # Keras makes the configuration of a layer from the arguments of its constructor, and of a model it does not.
     if names and is_model:
@@ -187,6 +201,23 @@ def _class_text(class_: Class, package: str, trained: Collection[str], methods: 
     lines += [*init, ""] if names or init else []
     lines += body
     return "\n".join(lines)
+
+
+def _with_functions(class_: Class, class_text: str, functions: dict[str, str]) -> str:
+    """The text of a class without the methods that are functions of the author's and read nothing of the class, which
+    become ``functions`` of the module, by name."""
+    for name, body in class_.instances[0].bodies.items():
+        start = class_text.find(f"    def {name}(self")
+        end = class_text.find("\n\n    def ", start)
+        method = class_text[start : end if end > 0 else None]
+        function = textwrap.dedent(method).replace("(self, ", "(", 1)
+        # Not if the name is that of something else.
+        others = re.sub(rf"self\.{name}\(", "", class_text[:start] + class_text[start + len(method) :])
+        is_used = re.search(rf"(?<![.\w]){name}\b", others) or functions.get(name, function) != function
+        if body.is_function and not re.search(r"\bself\b", function) and not is_used:
+            functions[name] = function
+            class_text = class_text.replace(f"\n\n{method}", "").replace(f"self.{name}(", f"{name}(")
+    return class_text
 
 
 def _text(class_: Class, number: int, prefix: str) -> str:
