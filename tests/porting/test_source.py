@@ -16,6 +16,7 @@ from torch.nn import functional as F
 
 from wdport.porting.library_inputs import library_inputs
 from wdport.porting.lowering import helpers
+from wdport.porting.source.pruned import pruned_source
 from wdport.proving.port import write_port
 from wdport.proving.port_proof import prove_port
 
@@ -403,6 +404,22 @@ def test_a_function_that_computes_other_steps_in_another_call_is_written_out() -
     prove_port(port)
     assert port.proved
     assert "turned" not in port.source
+
+
+@pytest.mark.parametrize("stated", [(), ("mask",), ("causal",), ("scale",), ("mask", "causal", "scale")])
+def test_helpers_without_the_arguments_that_a_port_does_not_state_compute_the_same(stated: tuple[str, ...]) -> None:
+    query, key, visible = (np.random.default_rng(seed).standard_normal((2, 5, 4)) for seed in range(3))
+    usual = {"mask": visible @ np.swapaxes(query, -1, -2) > 0, "causal": True, "scale": 0.3}
+    source = pruned_source(
+        "attention_weights", [f"f(attention_weights(a, b, {', '.join(f'{one}=x' for one in stated)}))"]
+    )
+    assert all((f"{name}=" in source.partition(":")[0]) == (name in stated) for name in usual)
+    assert ("where(mask" in source, "tril" in source) == ("mask" in stated, "causal" in stated)
+    code = dict(vars(helpers))
+    exec(source, code)
+    named = {name: usual[name] for name in stated}
+    expected = helpers.attention_weights(query, key, **named)
+    np.testing.assert_array_equal(code["attention_weights"](query, key, **named), expected)
 
 
 class Even(nn.Module):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import json
 import re
 import shutil
@@ -18,7 +17,6 @@ import keras
 from wdport.mapping.moves import digest_of
 from wdport.porting.arguments import ConstructorCall
 from wdport.porting.graph import Graph, TensorSource, mapped
-from wdport.porting.lowering import helpers
 from wdport.porting.lowering.holes import line_of
 from wdport.porting.lowering.keras_graph import Hole, KerasGraph, Placed, rows_besides
 from wdport.porting.lowering.lower import GraphLowering
@@ -26,6 +24,7 @@ from wdport.porting.source.classes import Class
 from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code
 from wdport.porting.source.frozen import freeze
 from wdport.porting.source.instances import Instances, NotOneMethodError
+from wdport.porting.source.pruned import pruned_source
 from wdport.porting.source.scopes import Scopes
 from wdport.porting.source.shared import share
 from wdport.porting.source.starts import starts_of
@@ -130,7 +129,7 @@ def write_source(
     package = module.rpartition(".")[2]
     used = sorted({name for instance in instances.by_path.values()
                    for body in instance.bodies.values() for name in body.helpers})  # fmt: skip
-    blocks = [inspect.getsource(getattr(helpers, name)).rstrip() for name in used]
+    blocks: list[str] = []
     methods = _methods(scopes, instances)
     functions_texts: dict[str, str] = {}
     for class_ in instances.classes:
@@ -138,7 +137,7 @@ def write_source(
         blocks += [functions_texts[name] for name in functions_texts if functions_texts[name] not in blocks]
         blocks.append(class_text)
     blocks.append(_build_text(instances.by_path[""].class_, inputs))
-    body = "\n\n\n".join(blocks)
+    body = "\n\n\n".join([*(pruned_source(name, blocks) for name in used), *blocks])
     rows = rows_of(lowered, lowering.graph, instances, lowering.values)
     head = [f'"""Keras port of {module}."""', ""]
     head += ["import math", ""] if "math." in body else []
