@@ -209,6 +209,7 @@ def test_a_written_file_is_shown_as_it_is(shown: str, same: bool, tmp_path: Path
         (["worst 1 times (at most 8) at a.b"], ["worst 2.5e-16 times (at most 8) at c.d (x)"], True),
         (["PASS"], ["PASS", "more"], False),
         (["wrote a (2.3 MB)"], ["wrote a (612 KB)"], True),
+        (["proved", "note: a"], ["proved", "note: the proof took 71 s; with smaller inputs less", "note: a"], True),
     ],
 )
 def test_numbers_may_differ_and_words_may_not(shown: list[str], printed: list[str], same: bool) -> None:

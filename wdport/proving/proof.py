@@ -76,11 +76,13 @@ SMALL = 64
 _IMAGE = re.compile(r"(\w+: b [^\s,]+)((?: [^\s,]+){2,3})(?=$|,| ->)")
 """An input with a batch, channels, and two or three further axes."""
 
+_SIZE = re.compile(r"(\d+)(?:\.\.(\d+))?")
+
 
 def slow_proof(suggestion: Suggestion) -> tuple[str, ...]:
     """A note on smaller images, with which a proof that took long takes less time."""
     verdict, stated = suggestion.verdict, suggestion.models.inputs
-    smaller = [_IMAGE.sub(lambda image: image[1] + re.sub(r"\d+", _small, image[2]), text) for text in stated]
+    smaller = [_IMAGE.sub(lambda image: image[1] + _SIZE.sub(_small, image[2]), text) for text in stated]
     if verdict is None or verdict.seconds < LONG or smaller == list(stated):
         return ()
     words = " ".join(f"--input '{text}'" for text in smaller)
@@ -89,7 +91,11 @@ def slow_proof(suggestion: Suggestion) -> tuple[str, ...]:
 
 
 def _small(size: re.Match[str]) -> str:
-    return str(min(int(size[0]), SMALL))
+    """A size, or a range that is as long, from :data:`SMALL` on; unchanged if it begins there or before."""
+    low, high = int(size[1]), int(size[2] or size[1])
+    if low <= SMALL:
+        return size[0]
+    return f"{SMALL}..{SMALL + high - low}" if size[2] else str(SMALL)
 
 
 def random_checkpoint(models: Models, path: Path) -> Path:
