@@ -1412,6 +1412,32 @@ def stated_float64(
     return places
 
 
+def run_as_stated(modules: Mapping[str, Module], inputs: Sequence[Array]) -> Outputs:
+    """The float64 outputs with those results rounded to float32 that the code of the float32 module makes of float64:
+    both modules call the same functions in the same order."""
+    import torch
+
+    narrowing: set[int] = set()
+    calls = itertools.count()
+
+    def watch(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        index, result = next(calls), function(*args, **kwargs)
+        wide = any(tensor.dtype == torch.float64 for tensor in tensors_of([*args, *kwargs.values()]))
+        if wide and isinstance(result, torch.Tensor) and result.dtype == torch.float32:
+            narrowing.add(index)
+        return result
+
+    def rounded(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        index, result = next(calls), function(*args, **kwargs)
+        return torch.from_numpy(cast(to_array(result), np.float32).astype(np.float64)) if index in narrowing else result
+
+    with highest_precision(), functions(watch):
+        run(modules["float32"], cast(tuple(inputs), np.float32))
+    calls = itertools.count()
+    with highest_precision(), lifted(), functions(rounded):
+        return run(modules["float64"], inputs)
+
+
 def _distance(first: Array, second: Array) -> Array:
     """|a - b|, which is 0 where both are the same infinity or the lowest number of a dtype, as masks hold, and for
     booleans 1 where they differ."""

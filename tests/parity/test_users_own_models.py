@@ -157,6 +157,11 @@ def stated_shares_port() -> Any:
     return functional(lambda x: layers.Softmax(dtype="float32")(dense(ops.sin(x))))
 
 
+def mirrored_shares_port() -> Any:
+    """It rounds to float32 where the reference does, which states this by the dtype of its input."""
+    return functional(lambda x: ops.cast(ops.softmax(dense(ops.sin(x))), "float32"))
+
+
 def stated_sine_port() -> Any:
     """It states a float32 that the reference does not, where that computes nothing in float64."""
     return functional(lambda x: ops.softmax(dense(ops.cast(ops.sin(ops.cast(x, "float32")), x.dtype))))
@@ -469,6 +474,7 @@ MODELS: dict[str, tuple[str, str, str, dict[str, Any], str]] = {
     "code in float64": ("Phase", "phase_port", TIMES, {}, "the reference computes in float64, also where"),
     "a float32 where the code has float64": ("Phase", "stated_phase_port", TIMES, {}, STATED),
     "a layer in float32 where the code has float64": ("Shares", "stated_shares_port", NORMAL, {}, STATED),
+    "the float32 of the reference after code in float64": ("Shares", "mirrored_shares_port", NORMAL, {}, ""),
     "a float32 before the code in float64": ("Shares", "stated_sine_port", NORMAL, {}, ""),
     "dropout between the layers of a GRU": (
         "Recurrent",

@@ -56,7 +56,7 @@ from wdport.compare.sightings import SAMPLES, Sightings, other_sizes
 from wdport.compare.taps import Tap
 from wdport.errors import WdportError
 from wdport.model import Array
-from wdport.recorder import Conditioning, Observation, Single, by_sample, cast, one_line, stated_float64
+from wdport.recorder import Conditioning, Observation, Single, by_sample, cast, one_line, run_as_stated, stated_float64
 
 CASES_AT_ONCE = 1
 """Cases that the port computes while the reference runs the next: each holds several copies of every layer's arrays."""
@@ -240,7 +240,13 @@ class _Engine:
             outputs, computed = port.isolate("float64", inputs, calls, self._doubtful(taps, into))
             errors = {(tap.reference, part): error for tap in taps if (pair := tap_errors(tap, computed, calls))
                       for part, error in zip(("fed", "made"), pair, strict=True)}  # fmt: skip
+            running = port.run("float64", "whole", inputs)
+            with translated(), spent_on("running PyTorch"):
+                rounded = run_as_stated(modules, observation.inputs)
+            mirrored = result.outputs_in_port(rounded, observation.names, running)
             right = result.outputs_in_port(observation.outputs, observation.names, outputs)
+            if mirrored and max(output_errors(running, mirrored), default=0.0) <= self.logic:
+                stated = {}  # the port rounds to float32 where the reference does
             if right:
                 output = zip(result.outputs, output_errors(outputs, right), strict=True)
                 errors |= {(name, "made"): error for name, error in output}
@@ -248,8 +254,7 @@ class _Engine:
                 for subject in [name] if name else result.outputs:
                     self._add_stated(subject, part, errors.get((subject, part), 0.0), both)
             if result.as_stated and right:
-                running = output_errors(port.run("float64", "whole", inputs), right)
-                for name, error in zip(result.outputs, running, strict=True):
+                for name, error in zip(result.outputs, output_errors(running, right), strict=True):
                     result.taps[name].cumulative = max(result.taps[name].cumulative, error)
             result.reference.use(result.probes[-1].random_biases)
             result.candidate.use(result.probes[-1].random_biases)
