@@ -206,6 +206,7 @@ def test_constants_are_the_expressions_of_the_constructor() -> None:
 def test_constants_are_those_of_a_configuration() -> None:
     source = source_of("build_mixers", "x: b t=3..5 8")
     for line in (
+        '"""Reads its sizes from a configuration (tests.porting.test_source.Mixer)."""',
         "def __init__(self, width, heads, ratio, hidden, **kwargs):",
         "self.head_size = width // heads",
         "layers.Dense(heads * self.head_size)",

@@ -246,6 +246,7 @@ class TorchModule:
         notes: facts about its weights that its settings do not show.
         flags: its attributes that are true or false.
         same_as: the first path of the same module, if it has several.
+        summary: the first sentence of its class's docstring.
     """
 
     path: str
@@ -257,6 +258,7 @@ class TorchModule:
     notes: tuple[str, ...] = ()
     flags: Mapping[str, bool] = field(default_factory=dict)
     same_as: str = ""
+    summary: str = ""
 
 
 @dataclass(frozen=True)

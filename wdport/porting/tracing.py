@@ -598,8 +598,19 @@ def _facts(path: str, part: torch.nn.Module, first: str) -> TorchModule:
         {name: tuple(parameter.shape) for name, parameter in part.named_parameters(recurse=False)}, buffers,
         tuple(parametrised(part)),
         {name: value for name, value in vars(part).items() if isinstance(value, bool) and name != "training"},
-        "" if path == first else first,
+        "" if path == first else first, _summary(type(part)),
     )  # fmt: skip
+
+
+def _summary(kind: type) -> str:
+    """The first sentence of a class's own docstring; "" if it has none that is one line of plain text."""
+    text = " ".join(str(vars(kind).get("__doc__") or "").strip().partition("\n\n")[0].split())
+    sentence = text.partition(". ")[0].removesuffix(".")
+    return sentence if len(sentence) <= MOST_SUMMARY and not set(sentence) & set('"\\`') else ""
+
+
+MOST_SUMMARY = 80
+"""Characters of a sentence that stands in one line of a source."""
 
 
 def _held(module: torch.nn.Module) -> Iterator[tuple[str, HeldTensor]]:

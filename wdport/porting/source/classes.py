@@ -173,6 +173,16 @@ class Class:
         return self.instances[0].type
 
     @property
+    def docstring(self) -> str:
+        """What its docstring says: the first sentence of that of PyTorch's class, and the class."""
+        module = self.instances[0].scope.node.module
+        summary = module.summary if module is not None else ""
+        if not summary:
+            return f"{self.type}."
+        line = f"{summary} ({self.type})."
+        return line if len(line) <= MOST_CHARACTERS else f"{summary}.\n\n    {self.type}.\n    "
+
+    @property
     def paths(self) -> frozenset[str]:
         return frozenset(instance.path for instance in self.instances)
 
@@ -395,6 +405,9 @@ _COUNT = re.compile(r"(num|n)_(?!head)|depth")
 
 IMPORTED = ("keras", "layers", "math", "ops", "training")
 """Names that the source uses itself."""
+
+MOST_CHARACTERS = 78
+"""Characters of a docstring of one line."""
 
 MOST_BRANCHES = 4
 """Parts of the lines of a class that only some of its instances have."""

@@ -163,7 +163,7 @@ def _class_text(class_: Class, package: str, trained: Collection[str], methods: 
     names = [*class_.parameters, *class_.flags]
     base = "keras.Model" if is_model else "layers.Layer"
     lines = [f'@keras.saving.register_keras_serializable("{package}")', f"class {class_.name}({base}):",
-             f'    """{class_.type}."""', ""]  # fmt: skip
+             f'    """{class_.docstring}"""', ""]  # fmt: skip
     required = class_.required
     optional = [f"{name}={class_.defaults.get(name, 'None')}" for name in class_.parameters if name not in required]
     signature = ", ".join(["self", *required, *optional, *(f"{name}=False" for name in class_.flags), "**kwargs"])
