@@ -799,7 +799,7 @@ print(keras.backend.backend())
 """
 
 
-@pytest.mark.parametrize("backend", ["torch", "tensorflow"])
+@pytest.mark.parametrize("backend", ["jax", "torch", "tensorflow"])
 def test_the_port_computes_the_same_with_another_backend(folder: Path, cli: Cli, backend: str) -> None:
     pytest.importorskip(backend)
     net = importlib.import_module("net")

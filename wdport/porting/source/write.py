@@ -134,6 +134,8 @@ def write_source(
     functions_texts: dict[str, str] = {}
     for class_ in instances.classes:
         class_text = _with_functions(class_, _class_text(class_, package, instances.trained, methods), functions_texts)
+        if "" in class_.paths and not _builds_with_floats(class_, class_text, inputs):
+            class_text += f"\n\n    def build_from_config(self, config):\n        self({_zeros(inputs)})"
         blocks += [functions_texts[name] for name in functions_texts if functions_texts[name] not in blocks]
         blocks.append(class_text)
     blocks.append(_build_text(instances.by_path[""].class_, inputs))
@@ -292,14 +294,30 @@ def _body_lines(class_: Class, method: str = "") -> list[str]:
     return lines
 
 
-def _build_text(class_: Class | None, inputs: Sequence[InputShape]) -> str:
-    assert class_ is not None
+def _builds_with_floats(class_: Class, class_text: str, inputs: Sequence[InputShape]) -> bool:
+    """Whether the model runs with inputs of float32, with which Keras builds it when it loads a file: an embedding
+    takes them, and most functions of whole numbers or booleans do not."""
+    embeddings = "|".join(re.findall(r"self\.(\w+) = layers\.Embedding\(", class_text)) or "(?!)"
+    for name, one in zip(class_.body.parameters, inputs, strict=True):
+        elsewhere = re.sub(rf"self\.(?:{embeddings})\({name}\)", "", class_text.partition("def call(")[2])
+        uses = [line for line in elsewhere.splitlines()[1:] if re.search(rf"\b{name}\b", line)]
+        if one.dtype != "float32" and any(not line.endswith(" = inputs") for line in uses):
+            return False
+    return True
+
+
+def _zeros(inputs: Sequence[InputShape]) -> str:
+    """The model's inputs in the source, of the sizes with which it is built."""
     texts = []
     for one in inputs:
         sizes = tuple(size if free is None else free for free, size in zip(one.shape, one.sizes, strict=True))
         texts.append(f"ops.zeros({sizes}" + ("" if one.dtype == "float32" else f', dtype="{one.dtype}"') + ")")
-    arguments_text = texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
-    return f"def build():\n    model = {class_.name}()\n    model({arguments_text})\n    return model"
+    return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
+
+
+def _build_text(class_: Class | None, inputs: Sequence[InputShape]) -> str:
+    assert class_ is not None
+    return f"def build():\n    model = {class_.name}()\n    model({_zeros(inputs)})\n    return model"
 
 
 def rows_of(
