@@ -12,9 +12,9 @@ from torch.optim import lr_scheduler
 
 from tests.edits import edit
 from wdport.model import COSINE_WARMUP, Recipe
+from wdport.optimizers import recipe as recipes
 from wdport.optimizers import schedules
 from wdport.optimizers.recipe import optimizer_of
-from wdport.uses.training import recipe as recipes
 
 RATE, STEPS, EPOCHS, WARMUP = 2e-3, 40, 8, 3
 
