@@ -44,7 +44,7 @@ EDITS = (
     HandEdit("small_unet", 'epsilon=1e-5, name="4"', 'epsilon=1e-3, name="4"', "double_conv.4"),
     HandEdit("small_vae", 'negative_slope=0.2, name="1"', 'negative_slope=0.3, name="1"', "encoder.[12]|decoder.[12]"),
     HandEdit("small_vae", "layers.Cropping2D(((1, 0), (1, 0))", "layers.Cropping2D(((0, 1), (0, 1))", "decoder"),
-    HandEdit("small_vae", "h2, self.fc_var(h)", "self.fc_var(h), h2", "model|fc_mu|fc_var|output|itself"),
+    HandEdit("small_vae", "x, self.fc_var(h)", "self.fc_var(h), x", "model|fc_mu|fc_var|output|itself"),
     HandEdit("small_dcgan_discriminator", 'momentum=0.9, epsilon=1e-5, name="6"',
              'momentum=0.99, epsilon=1e-5, name="6"', "main.6"),
     HandEdit("small_dcgan_discriminator", 'negative_slope=0.2, name="7"', 'negative_slope=0.0, name="7"', "main.[78]"),
@@ -60,9 +60,10 @@ EDITS = (
     HandEdit("small_mlp", "self.embeds[1](x_cat[:, 1])", "self.embeds[1](x_cat[:, 0] % 4)", "embeds"),
     HandEdit("small_mlp", 'layers.ReLU(name="5")', 'layers.ReLU(max_value=6.0, name="5")', "layers.[56]"),
     HandEdit("small_mixture_of_experts", "ops.softmax(top, axis=-1)", "top", "norm|model|itself|experts|output"),
-    HandEdit("small_mixture_of_experts", "self.experts[1](h)", "self.experts[0](h)", "experts"),
-    HandEdit("small_pointnet", "ops.max(x2, axis=1, keepdims=True)", "ops.mean(x2, axis=1, keepdims=True)", "stn|fc1"),
-    HandEdit("small_pointnet", "x = x2 + iden", "x = x2", "stn|conv1"),
+    HandEdit("small_mixture_of_experts", "for expert in self.experts]", "for expert in self.experts[::-1]]",
+             "experts|output|itself"),
+    HandEdit("small_pointnet", "ops.reshape(ops.max(x, ", "ops.reshape(ops.mean(x, ", "stn|fc1"),
+    HandEdit("small_pointnet", "x = x + iden", "x = x - iden", "stn|conv1"),
 )  # fmt: skip
 
 
