@@ -11,11 +11,13 @@ from types import ModuleType
 from typing import Final
 
 _ROOMS = ("data", "diffusion", "evaluation", "exporting", "generation", "sampling", "training", "wavelets")
-_FAMILIES = ("masked_lm", "ts2vec", "unet2d", "wan_vae", "waveletdiff")
+_FAMILIES = ("masked_lm", "ts2vec", "unet2d", "wan_vae", "waveletdiff", "custom_sampled", "diffusers_class",
+             "library_config")  # fmt: skip
 
 MOVED: Final = {
     **{f"wdport.{name}": f"wdport.uses.{name}" for name in _ROOMS},
     **{f"wdport.families.{name}": f"wdport.uses.{name}" for name in _FAMILIES},
+    **{f"wdport.parity.{name}": f"wdport.uses.gates.{name}" for name in ("end_to_end", "trajectories")},
     "wdport.training.converted_optimizer": "wdport.conversion.converted_optimizer",
     "wdport.training.recipe": "wdport.optimizers.recipe",
 }

@@ -296,10 +296,12 @@ def _body_lines(class_: Class, method: str = "") -> list[str]:
 
 def _builds_with_floats(class_: Class, class_text: str, inputs: Sequence[InputShape]) -> bool:
     """Whether the model runs with inputs of float32, with which Keras builds it when it loads a file: an embedding
-    takes them, and most functions of whole numbers or booleans do not."""
+    takes them, they have sizes, and most functions of whole numbers or booleans reject them."""
     embeddings = "|".join(re.findall(r"self\.(\w+) = layers\.Embedding\(", class_text)) or "(?!)"
     for name, one in zip(class_.body.parameters, inputs, strict=True):
-        elsewhere = re.sub(rf"self\.(?:{embeddings})\({name}\)", "", class_text.partition("def call(")[2])
+        elsewhere = re.sub(
+            rf"(?:self\.(?:{embeddings})|ops\.shape)\({name}\)", "", class_text.partition("def call(")[2]
+        )
         uses = [line for line in elsewhere.splitlines()[1:] if re.search(rf"\b{name}\b", line)]
         if one.dtype != "float32" and any(not line.endswith(" = inputs") for line in uses):
             return False
