@@ -23,9 +23,10 @@ from wdport.porting.lowering.keras_graph import (
     unused,
 )
 from wdport.porting.source.code import ATOM, LEVELS, UNARY, Code, binary, call, constant, listed, text
-from wdport.porting.source.loops import ELEMENT, Statement, loop_of, repetitions
+from wdport.porting.source.loops import ELEMENT, loop_of, repetitions
 from wdport.porting.source.names import AssignedNames, allowed, caller_of, target_of
 from wdport.porting.source.scopes import Scope, Scopes, values_in, values_read
+from wdport.porting.source.statements import Statement
 
 
 class NotWrittenError(Exception):
@@ -70,6 +71,7 @@ class BodyWriter:
         self._given: set[KerasValue] = set()
         self._final = self._final_steps()
         self._last: dict[KerasValue, int] = {}
+        self._last_sizes: dict[tuple[KerasValue, int], int] = {}
         self.body = Body((), methods=methods if methods is not None else {})
 
     def write(self) -> Body:
@@ -108,15 +110,19 @@ class BodyWriter:
         return counts
 
     def _final_steps(self) -> dict[int, int]:
-        """The nodes whose output a step is, by the step."""
+        """The nodes whose output a step is, by the step: those whose value is assigned, such as the last of
+        ``y = x.transpose(1, 2).contiguous()``, rather than others."""
         final: dict[int, int] = {}
-        for node in self.scopes.graph.nodes:
+        nodes = self.scopes.graph.nodes
+        for node in nodes:
             if node.module is not None and not node.is_layer:
                 continue
-            for tensor in node.outputs:
-                placed = self.scopes.places.get(tensor.source)
+            for source in [node.same] if node.same is not None else [tensor.source for tensor in node.outputs]:
+                placed = self.scopes.places.get(source)
                 if placed is not None and placed.value.kind == "step":
-                    final.setdefault(placed.value.step, node.serial)
+                    first = nodes[final.setdefault(placed.value.step, node.serial)]
+                    if first.parent == node.parent and not target_of(first.place).names:
+                        final[placed.value.step] = node.serial
         return final
 
     def _target(self, item: KerasStep | Scope) -> AssignedNames:
@@ -184,13 +190,18 @@ class BodyWriter:
                 maker = self._steps.get(value.step)
             last[value] = max(last.get(value, -1), position)
             if maker is not None and item_key(maker) not in chosen:
-                for inner in self._operands(maker):
-                    read(inner, position)
+                read_by(maker, position)
+
+        def read_by(item: KerasStep | Scope, position: int) -> None:
+            for inner in self._operands(item):
+                read(inner, position)
+            for size in _sizes(item) if isinstance(item, KerasStep) else ():
+                assert size.tensor is not None
+                self._last_sizes[size.tensor, size.axis] = position
 
         for position, item in enumerate(self.scope.items):
             if item_key(item) in chosen:
-                for value in self._operands(item):
-                    read(value, position)
+                read_by(item, position)
         for value in self.scope.results:
             read(value, end)
         return last
@@ -220,7 +231,7 @@ class BodyWriter:
     def _bind(self, value: KerasValue, name: str, position: int) -> str:
         """Give a value a name that no value has that is still read."""
         read = {other for other, one in self._bound.items() if one != value and self._alive(other, position)}
-        candidate = unused(name, self._kept | read)
+        candidate = unused(name, self._sizes_after(position) | read)
         self._bound[candidate] = value
         self.names[value] = candidate
         return candidate
@@ -228,9 +239,10 @@ class BodyWriter:
     def _alive(self, name: str, position: int) -> bool:
         return self._last.get(self._bound[name], -1) > position
 
-    @property
-    def _kept(self) -> set[str]:
-        return {name for names in self._size_names.values() for name in names.values()}
+    def _sizes_after(self, position: int) -> set[str]:
+        """The names of sizes that are read after a statement."""
+        return {name for value, names in self._size_names.items() for axis, name in names.items()
+                if self._last_sizes.get((value, axis), -1) > position}  # fmt: skip
 
     @property
     def _size_names(self) -> dict[KerasValue, dict[int, str]]:
@@ -253,7 +265,7 @@ class BodyWriter:
                 name = self._attribute_noun(item) or name
             bound = self._bind(value, allowed(name, _RESERVED), position)
             self.body.statements.append(Statement((bound,), code))
-            self._name_sizes(value)
+            self._name_sizes(value, position)
             return
         if isinstance(item, Scope):
             names = target.names if len(target.names) == len(results) else ()
@@ -266,7 +278,7 @@ class BodyWriter:
                 bound_names.append(self._bind(value, allowed(name, _RESERVED), position))
             self.body.statements.append(Statement(tuple(bound_names), code, unpacks=True))
             for value in results:
-                self._name_sizes(value)
+                self._name_sizes(value, position)
             return
         count = self._outputs(item)
         if count and all(value.index is not None for value in results):
@@ -280,7 +292,7 @@ class BodyWriter:
                 bound_names.append(self._bind(by_index[index], allowed(name, _RESERVED), position))
             self.body.statements.append(Statement(tuple(bound_names), code, unpacks=True))
             for value in results:
-                self._name_sizes(value)
+                self._name_sizes(value, position)
             return
         several = KerasValue("step", step=item.serial)
         name = target.names[0] if len(target.names) == 1 else self._noun(item)
@@ -349,7 +361,7 @@ class BodyWriter:
             return ("output", *states)[index]
         return f"{_NOUNS.get(item.call, 'part')}_{index}" if item.call != "ops.split" else f"part_{index}"
 
-    def _name_sizes(self, value: KerasValue) -> None:
+    def _name_sizes(self, value: KerasValue, position: int = -1) -> None:
         """Read the sizes of a tensor that are used, as soon as it has a name."""
         axes = sorted({size.axis for item in self.scope.items if isinstance(item, KerasStep)
                        for size in _sizes(item) if size.tensor == value})  # fmt: skip
@@ -360,7 +372,7 @@ class BodyWriter:
         names: dict[int, str] = {}
         for axis in axes:
             name = usual[axis] if axis < len(usual) else f"n{axis}"
-            names[axis] = unused(name, {*self._bound, *self._kept, *names.values()})
+            names[axis] = unused(name, {*self._bound, *self._sizes_after(position), *names.values()})
         self._size_names[value] = names
         shape = f"ops.shape({self.names[value]})"
         if len(axes) == 1 or not rank:
@@ -517,6 +529,9 @@ class BodyWriter:
         is_method = method != "call" or not scope.parameters
         function = f"{self.attributes[scope.path]}.{method}" if is_method else self.attributes[scope.path]
         named = [(name, Code((value,))) for name, value in way.arguments.items()] if way is not None else []
+        if way is not None and way.order:
+            named = [*((name, values[index]) for index, name in way.order if name), *named]
+            values = [values[index] for index, name in way.order if not name]
         return call(function, values, [*named, *self._training(scope.path)])
 
     def _training_of(self, scope: Scope) -> list[tuple[str, Code]]:

@@ -187,6 +187,16 @@ class Class:
         return frozenset(instance.path for instance in self.instances)
 
     @property
+    def inputs(self) -> dict[str, frozenset[str]]:
+        """The inputs of the call, those of every instance first, and the instances that are called with each."""
+        return inputs_of(self.instances)
+
+    @property
+    def optional_inputs(self) -> dict[str, frozenset[str]]:
+        """The inputs that are ``None`` for some instances, and the other instances."""
+        return {name: paths for name, paths in self.inputs.items() if paths != self.paths}
+
+    @property
     def flags(self) -> dict[str, frozenset[str]]:
         """The optional attributes, and the instances that have them."""
         return {switch.name: switch.paths for switch in self.switches if switch.value is None}
@@ -209,8 +219,14 @@ class Class:
 
     def condition(self, paths: frozenset[str], prefix: str = "self.") -> str:
         """The condition under which an instance is one of these."""
+        if prefix and (name := self.deciding_input(paths)):
+            return f"{name} is {'not ' if self.inputs[name] == paths else ''}None"
         switch = next(one for one in self.switches if one.paths in (paths, self.paths - paths))
         return switch.text(switch.paths == paths, prefix, self.names.get(switch.name, switch.name))
+
+    def deciding_input(self, paths: frozenset[str]) -> str:
+        """The input that tells these instances from the others; "" if there is none."""
+        return next((name for name, given in self.optional_inputs.items() if given in (paths, self.paths - paths)), "")
 
     def arguments(self, instance: Instance) -> list[tuple[str, Literal]]:
         """The arguments that make an instance."""
@@ -228,7 +244,7 @@ class Class:
     ) -> None:
         """Name the constants that PyTorch's constructors computed from their arguments, and others that differ."""
         used = {
-            *(name for parameters in self.instances[0].signatures.values() for name in parameters),
+            *self.inputs, *(name for parameters in self.instances[0].signatures.values() for name in parameters),
             *reserved, *IMPORTED, *self.body.methods, *self.instances[0].bodies,
             *(line.line.attribute for line in self.lines),
         }  # fmt: skip
@@ -412,13 +428,37 @@ MOST_CHARACTERS = 78
 MOST_BRANCHES = 4
 """Parts of the lines of a class that only some of its instances have."""
 
+MOST_VARIANTS = 8
+"""Kinds of instances with other lines, of one class."""
+
+
+def inputs_of(instances: Sequence[Instance]) -> dict[str, frozenset[str]]:
+    """The inputs of the calls of instances of one class, those of all first, and the instances that have each."""
+    owners: dict[str, list[str]] = {}
+    for instance in instances:
+        for name in instance.body.parameters:
+            owners.setdefault(name, []).append(instance.path)
+    return {name: frozenset(paths) for name, paths in
+            sorted(owners.items(), key=lambda item: len(item[1]) < len(instances))}  # fmt: skip
+
+
+def _can_share_a_call(instances: Sequence[Instance]) -> bool:
+    """Whether their methods have the same parameters, but for inputs of the call that some do not have."""
+    methods = {repr({name: one for name, one in instance.signatures.items() if name != CALL}) for instance in instances}
+    first = next(iter(inputs_of(instances).values()), None)
+    # An input that is None is not the name of something else.
+    is_free = all(not {*inputs_of(instances)}.difference(one.body.parameters).intersection(
+        name for statement in one.body.statements for name in statement.names) for one in instances)  # fmt: skip
+    is_same = len({instance.body.parameters for instance in instances}) == 1
+    return len(methods) == 1 and (is_same or (is_free and first == frozenset(one.path for one in instances)))
+
 
 def merged(instances: Sequence[Instance], facts: Facts) -> Class | None:
     """One class for instances whose lines differ where a switch explains it; ``None`` if there is none."""
     variants: dict[str, list[Instance]] = {}
     for instance in instances:
         variants.setdefault(instance.skeleton, []).append(instance)
-    if len({repr(instance.signatures) for instance in instances}) > 1 or len(variants) > 4:
+    if not _can_share_a_call(instances) or len(variants) > MOST_VARIANTS:
         return None
     lines: list[ClassLine] = []
     for group in variants.values():
@@ -434,8 +474,9 @@ def merged(instances: Sequence[Instance], facts: Facts) -> Class | None:
         previous = paths
     if branches > MOST_BRANCHES:
         return None
-    for paths in dict.fromkeys(frozenset(line.constants) for line in lines):
-        if paths != every and not any(one.paths in (paths, every - paths) for one in class_.switches):
+    for paths, makes in dict.fromkeys((frozenset(line.constants), bool(line.line.attribute)) for line in lines):
+        is_decided = any(one.paths in (paths, every - paths) for one in class_.switches)
+        if paths != every and not is_decided and (makes or not class_.deciding_input(paths)):
             switch = _switch(class_, paths, facts)
             if switch is None:
                 return None

@@ -12,7 +12,8 @@ from wdport.porting.settings import equal
 from wdport.porting.source.body import Body
 from wdport.porting.source.classes import Attribute, SourceLine
 from wdport.porting.source.code import Code, Literal, call, constant, listed
-from wdport.porting.source.loops import Loop, fold_loops
+from wdport.porting.source.loops import fold_loops
+from wdport.porting.source.statements import Loop
 
 _EMPTY = inspect.Parameter.empty
 
@@ -66,15 +67,23 @@ def body_lines(body: Body, lengths: Mapping[str, int], method: str = "") -> list
         if not isinstance(one, Loop):
             lines.append(SourceLine(Code(one.parts), method=method))
             continue
+        if not one.names:
+            head: list[str | Literal] = [f"for {one.index or '_'} in range(", Literal(one.times, "depth"), "):"]
+            lines.append(_loop_line(head, one, method))
+            continue
         spans = [name if lengths.get(name) == one.times else f"{name}[:{one.times}]" for name in one.names]
         over, names = spans[0] if len(spans) == 1 else f"zip({', '.join(spans)})", ", ".join(one.names.values())
         if one.index:
             over, names = f"enumerate({over})", f"{one.index}, {f'({names})' if len(spans) > 1 else names}"
-        parts: list[Any] = [f"for {names} in {over}:"]
-        for statement in one.statements:
-            parts += ["\n    ", *statement.parts]
-        lines.append(SourceLine(Code(tuple(parts)), method=method))
+        lines.append(_loop_line([f"for {names} in {over}:"], one, method))
     return lines
+
+
+def _loop_line(head: Sequence[str | Literal], loop: Loop, method: str) -> SourceLine:
+    parts: list[Any] = list(head)
+    for statement in loop.statements:
+        parts += ["\n    ", *statement.parts]
+    return SourceLine(Code(tuple(parts)), method=method)
 
 
 _BY_NAME = ("axis", "epsilon", "max_value", "negative_slope", "alpha", "approximate", "keepdims")

@@ -196,6 +196,7 @@ class Instances:
                 names[word] = names.get(word, 0) + 1
                 class_.name = word if names[word] == 1 else f"{word}{names[word]}"
                 class_.find_parameters(self.constructors, self.facts, self.reserved)
+                self._order_inputs(class_)
                 for instance in class_.instances:
                     instance.class_ = class_
                 classes.append(class_)
@@ -207,7 +208,23 @@ class Instances:
         groups: dict[str, list[Instance]] = {}
         for instance in instances:
             groups.setdefault(instance.skeleton, []).append(instance)
-        return [Class("", group, with_variant([], group)) for group in groups.values()]
+        classes: list[Class] = []
+        for group in groups.values():
+            joined = ((number, merged([*other.instances, *group], self.facts)) for number, other in enumerate(classes))
+            number, class_ = next(((number, one) for number, one in joined if one is not None), (len(classes), None))
+            classes[number : number + 1] = [class_ or Class("", group, with_variant([], group))]
+        return classes
+
+    def _order_inputs(self, class_: Class) -> None:
+        """Let the calls of instances give their inputs as the class has them: those that are optional by name."""
+        optional = class_.optional_inputs
+        calls = [scope for scope in self.scopes.root.walk() if scope.path in class_.paths and scope.function is None]
+        for scope in calls if optional else ():
+            parameters = self.by_path[scope.path].body.parameters[: len(scope.parameters)]
+            if self.ways[scope.serial].method == CALL:
+                order = tuple((parameters.index(name), name if name in optional else "")
+                              for name in class_.inputs if name in parameters)  # fmt: skip
+                self.ways[scope.serial] = replace(self.ways[scope.serial], order=order)
 
     def _heights(self) -> dict[str, int]:
         heights: dict[str, int] = {}

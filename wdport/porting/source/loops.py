@@ -4,29 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from wdport.porting.lowering.keras_graph import unused
 from wdport.porting.source.code import Code, text
-
-
-@dataclass
-class Statement:
-    """``names = code``; without names, a return or the code alone."""
-
-    names: tuple[str, ...]
-    code: Code
-    returns: bool = False
-    unpacks: bool = False
-
-    @property
-    def parts(self) -> tuple[Any, ...]:
-        if self.returns:
-            return ("return ", *self.code.parts)
-        if not self.names:
-            return self.code.parts
-        return (f"{', '.join(self.names)} = ", *self.code.parts)
+from wdport.porting.source.rolled import rolled
+from wdport.porting.source.statements import NUMBER, Loop, Statement
 
 
 def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> list[Any]:
@@ -50,6 +34,10 @@ def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> 
             if carried:
                 first, times = carried
                 folded += [first, loop_of([statements[position + 1]], times, elements)]
+            elif (made := rolled(statements, position)) is not None:
+                folded += [*made.before, made.loop]
+                statements, position = made.after, 0
+                continue
             else:
                 folded += chunk
         position += period * times
@@ -65,17 +53,6 @@ def _with_last_name(statements: Sequence[Statement]) -> Sequence[Statement]:
         if here and is_repeated and _elements(one) == [(name, index - 1) for name, index in here]:
             return [*before, replace(last, names=one.names, returns=False), Statement((), text(one.names[0]), True)]
     return statements
-
-
-@dataclass(frozen=True)
-class Loop:
-    """Statements that are repeated for the elements of lists: the name of an element by its list, and of its index, if
-    that is needed."""
-
-    names: Mapping[str, str]
-    times: int
-    statements: Sequence[Statement]
-    index: str = ""
 
 
 def loop_of(
@@ -97,12 +74,9 @@ def loop_of(
     return Loop(names, times, [_in_loop(one, names) for one in counted], index if is_counted else "")
 
 
-_NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
-
-
 def _counted(statement: Statement, after: Statement, index: str) -> Statement:
     """A statement with the loop's index in place of numbers that are 0 in the first pass and 1 in the second."""
-    pieces, others = (_NUMBER.split(ELEMENT.sub(r"\1[]", str(one.code))) for one in (statement, after))
+    pieces, others = (NUMBER.split(ELEMENT.sub(r"\1[]", str(one.code))) for one in (statement, after))
     if pieces == others:
         return statement
     # The elements of lists are given their names later.
@@ -166,7 +140,7 @@ def repetitions(statements: Sequence[Statement], position: int, period: int) -> 
 
 def _is_next(first: str, other: str, index: int) -> bool:
     """Whether texts are equal up to numbers that are 0 in the first, and the index in the other."""
-    pieces, others = _NUMBER.split(first), _NUMBER.split(other)
+    pieces, others = NUMBER.split(first), NUMBER.split(other)
     return len(pieces) == len(others) and all(
         piece == one or (piece, one) == ("0", str(index)) for piece, one in zip(pieces, others, strict=True)
     )
@@ -174,7 +148,7 @@ def _is_next(first: str, other: str, index: int) -> bool:
 
 def _places(texts: Sequence[str], chunk: Sequence[Statement]) -> list[list[bool]]:
     """Where numbers differ from those of the first pass."""
-    return [[piece == other for piece, other in zip(_NUMBER.split(text), _NUMBER.split(_alike(one)), strict=True)]
+    return [[piece == other for piece, other in zip(NUMBER.split(text), NUMBER.split(_alike(one)), strict=True)]
             for text, one in zip(texts, chunk, strict=True)]  # fmt: skip
 
 

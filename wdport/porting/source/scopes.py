@@ -180,10 +180,11 @@ class Scopes:
                 scope.parameters.sort(key=lambda value: stated.index(value) if value in stated else len(stated))
 
     def _unify_results(self) -> None:
-        """Let all calls of a module return what one of them does, so that they are calls of one method."""
+        """Let all calls of modules of one class return what one of them does, so that they are calls of one method."""
         calls: dict[str, list[Scope]] = {}
         for scope in self.by_serial.values():
-            calls.setdefault(scope.path, []).append(scope)
+            assert scope.node.module is not None
+            calls.setdefault(scope.node.module.type, []).append(scope)
         for scopes in calls.values():
             returned = [[self.places.get(tensor.source) for tensor in scope.node.outputs] for scope in scopes]
             used = {

@@ -18,10 +18,12 @@ CALL = "call"
 
 @dataclass(frozen=True)
 class Way:
-    """How a module is called: the method, and the arguments that are no tensors."""
+    """How a module is called: the method, the arguments that are no tensors, and in another order than the module's
+    inputs, their positions and names; "" for those without."""
 
     method: str = CALL
     arguments: Mapping[str, Literal] = field(default_factory=dict)
+    order: tuple[tuple[int, str], ...] = ()
 
 
 def ways_of(calls: Sequence[tuple[Scope, Body]], method: str = CALL) -> tuple[dict[str, Body], dict[int, Way]]:

@@ -170,17 +170,18 @@ def _class_text(class_: Class, package: str, trained: Collection[str], methods: 
     optional = [f"{name}={class_.defaults.get(name, 'None')}" for name in class_.parameters if name not in required]
     signature = ", ".join(["self", *required, *optional, *(f"{name}=False" for name in class_.flags), "**kwargs"])
     init = [f"        {line}" for line in _init_lines(class_)]
-    inputs = list(class_.body.parameters)
-    arguments = ", ".join(inputs) if not is_model or len(inputs) == 1 else "inputs"
+    inputs = list(class_.inputs)
+    stated = [f"{name}=None" if name in class_.optional_inputs else name for name in inputs]
+    arguments = ", ".join(stated) if not is_model or len(inputs) == 1 else "inputs"
     training = ", training=False" if class_.paths & set(trained) else ""
     body = [f"    def call(self{f', {arguments}' if arguments else ''}{training}):"]
     if is_model and len(inputs) > 1:
         body.append(f"        {', '.join(inputs)} = inputs")
     body += [f"        {line}" for line in _body_lines(class_)]
-    for name, stated in list(class_.instances[0].signatures.items())[1:]:
+    for name, parameters in list(class_.instances[0].signatures.items())[1:]:
         lines_of_method = _body_lines(class_, name)
         trains = training if name.startswith(f"{CALL}_") or "training=training" in "".join(lines_of_method) else ""
-        body += ["", f"    def {name}({', '.join(['self', *stated])}{trains}):"]
+        body += ["", f"    def {name}({', '.join(['self', *parameters])}{trains}):"]
         body += [f"        {line}" for line in lines_of_method]
     body += [f"\n{method.text}" for method in methods if method.class_ is class_]
     # Keras makes the configuration of a layer from the arguments of its constructor, and of a model it does not.

@@ -1,0 +1,42 @@
+"""Statements of a call, and loops over them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from wdport.porting.source.code import Code
+
+NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
+"""A whole number in a line of code."""
+
+
+@dataclass
+class Statement:
+    """``names = code``; without names, a return or the code alone."""
+
+    names: tuple[str, ...]
+    code: Code
+    returns: bool = False
+    unpacks: bool = False
+
+    @property
+    def parts(self) -> tuple[Any, ...]:
+        if self.returns:
+            return ("return ", *self.code.parts)
+        if not self.names:
+            return self.code.parts
+        return (f"{', '.join(self.names)} = ", *self.code.parts)
+
+
+@dataclass(frozen=True)
+class Loop:
+    """Statements that are repeated for the elements of lists: the name of an element by its list, and of its index, if
+    that is needed."""
+
+    names: Mapping[str, str]
+    times: int
+    statements: Sequence[Statement]
+    index: str = ""
