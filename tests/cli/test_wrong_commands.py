@@ -130,11 +130,11 @@ WRONG: list[tuple[str, int, str]] = [
      "good.ckpt: is not a converted model; convert it first (wdport convert, wdport.convert)"),
     ("verify good.ckpt missing.keras", 3, "missing.keras: no such file; check the path"),
     ("verify good.ckpt other.keras", 4,
-     "other.keras: is a Keras model (Functional) that wdport did not write; give the file that wdport convert wrote; "
-     "keras.saving.load_model loads this one"),
+     "other.keras: is a Keras model (Functional) that wdport did not write; give its table to the verbs "
+     "with --mapping, or load it with keras.saving.load_model"),
     ("verify good.ckpt nameless.keras", 4,
-     "nameless.keras: is a Keras model that wdport did not write; give the file that wdport convert wrote; "
-     "keras.saving.load_model loads this one"),
+     "nameless.keras: is a Keras model that wdport did not write; give its table to the verbs "
+     "with --mapping, or load it with keras.saving.load_model"),
     ("verify good.ckpt other.weights.h5", 3,
      "other.weights.h5: has no wdport manifest: it is Keras weights, or another HDF5 file; give the file that wdport "
      "convert wrote"),

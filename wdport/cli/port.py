@@ -102,7 +102,7 @@ def command(request: PortRequest) -> int:
             write_text(targets[0], port.source)
             write_text(targets[1], port.table)
             if request.checkpoint and not port.missing:
-                _convert(request.checkpoint, paths)
+                _convert(request.checkpoint, paths, request.config)
         if programs is not None:
             paths += _write_programs(port, programs, read)
     give("port", lambda: port_document(port, [str(path) for path in paths]), document,
@@ -136,11 +136,11 @@ def _write_programs(port: WrittenPort, folder: Path, read: InputFiles) -> list[P
     return paths
 
 
-def _convert(checkpoint: str, targets: list[Path]) -> None:
+def _convert(checkpoint: str, targets: list[Path], config: str | None) -> None:
     from wdport.conversion.convert import convert
 
     sys.path.insert(0, str(targets[0].parent))
-    convert(checkpoint, targets[2], mapping=targets[1], force=True)
+    convert(checkpoint, targets[2], mapping=targets[1], config=config, force=True)
 
 
 def _text(port: WrittenPort, targets: list[Path], checkpoint: str | None) -> Marked:

@@ -101,7 +101,7 @@ def family_of_class(registered_name: object, where: str | Path) -> Family:
     name = family_name(registered_name) if isinstance(registered_name, str) else None
     if name is None:
         named = f" ({registered_name})" if isinstance(registered_name, str) else ""
-        fix = "give the file that wdport convert wrote; keras.saving.load_model loads this one"
+        fix = "give its table to the verbs with --mapping, or load it with keras.saving.load_model"
         raise MisfitError(where, f"is a Keras model{named} that wdport did not write", fix)
     return find_family(name, where)
 

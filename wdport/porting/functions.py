@@ -139,6 +139,9 @@ def _is_known(short: str, output: TracedTensor, arguments: object) -> bool:
     return len(set(sizes)) == len(sizes) or not (short.endswith("_as") or any(True for _ in expressions_in(arguments)))
 
 
+RESHAPES = frozenset({"view", "reshape", "view_as", "reshape_as"})
+"""Functions that do nothing if their sizes are those of the input, which equal sizes do not show."""
+
 SIXTEEN = frozenset({"float16", "bfloat16"})
 
 
@@ -156,7 +159,7 @@ def is_identity(short: str, inputs: Sequence[TracedTensor], output: TracedTensor
         return isinstance(other, (int, float)) and not isinstance(other, bool) and other == _NEUTRAL[short]
     if short == "pad" and isinstance(arguments, tuple):
         return not any(numbers([arguments[0][1:2], arguments[1].get("pad", ())]))
-    if short in ("view", "reshape", "view_as", "reshape_as") and not _is_known(short, output, arguments):
+    if short in RESHAPES and not _is_known(short, output, arguments):
         return False
     # The shape is unchanged, as tested above, so these do nothing.
     if short in ("view", "reshape", "expand", "expand_as", "view_as", "flatten", "broadcast_to", "squeeze"):

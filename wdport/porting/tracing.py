@@ -540,7 +540,8 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
     """Whether two tensors of one storage have an element in common."""
     if first.dtype != second.dtype:
         return True
-    elements = torch.arange(first.untyped_storage().size() // first.element_size())
+    # Storages at one address can have two sizes, as those of weights that a file's memory is mapped to.
+    elements = torch.arange(max(one.untyped_storage().size() for one in (first, second)) // first.element_size())
     places = [elements.as_strided(tensor.shape, tensor.stride(), tensor.storage_offset()).reshape(-1)
               for tensor in (first, second)]  # fmt: skip
     return bool(torch.isin(*places).any())

@@ -193,7 +193,10 @@ def write_port(
     shapes = [input_shape(lowering.result.inputs[spec.name], [_is_free(spec, axis) for axis in spec.axes])
               for spec in declared if spec.name in lowering.result.inputs]  # fmt: skip
     try:
-        source: PortSource = write_source(lowering, shapes, type(module).__module__, made_by, training.still)
+        source: PortSource = write_source(
+            lowering, shapes, type(module).__module__, made_by, training.still, arguments,
+            target.rpartition(":")[2] == type(module).__qualname__,
+        )  # fmt: skip
     except NotWrittenError as error:
         port.missing = (Missing("the source", str(error)),)
         return port

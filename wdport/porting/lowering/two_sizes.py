@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from wdport.porting.functions import RESHAPES
 from wdport.porting.graph import Graph, Guard, Node, Size, SizeExpression, SizeFloat, TensorSource, TracedTensor, mapped
 
 
@@ -108,7 +109,7 @@ def _calls(graph: Graph, other: Graph) -> Iterator[Difference]:
             return
         if node.same is not None or twin.same is not None:
             unchanged[node.outputs[0].source] = node.inputs[0].source
-        if node.same is not None and twin.same is None:
+        if node.same is not None and twin.same is None and not _may_do_nothing(twin):
             why = "changes nothing at one size of the inputs, and something at another; state sizes at which it does"
             yield Difference(node.serial, why, onwards=True)
         leaves, others = (_leaves(call, unchanged) for call in (node, twin))
@@ -125,6 +126,11 @@ def _calls(graph: Graph, other: Graph) -> Iterator[Difference]:
                 yield Difference(node.serial, why, onwards=True)
     if len(graph.nodes) != len(other.nodes):
         yield Difference(min(len(graph.nodes), len(other.nodes)), other_calls, onwards=True)
+
+
+def _may_do_nothing(node: Node) -> bool:
+    """Whether a node is a reshape to the sizes of its input, of which some are equal, so that it could be another."""
+    return node.name.rpartition(".")[2] in RESHAPES and node.inputs[0].shape == node.outputs[0].shape
 
 
 _COMPUTE = "; compute it with + - * // and % from x.shape"

@@ -105,9 +105,12 @@ def write_source(
     module: str,
     constructors: Mapping[str, ConstructorCall] | None = None,
     still: Collection[str] = (),
+    arguments: Mapping[str, Any] | None = None,
+    of_class: bool = False,
 ) -> PortSource:
     """The source of a lowered graph; ``module`` is the name of the PyTorch model's module, and ``still``
-    are the paths of layers that stay in evaluation mode. Raises
+    are the paths of layers that stay in evaluation mode. ``arguments`` are those of the function that builds PyTorch's
+    model, and ``of_class`` says whether that is the class itself. Raises
     :class:`~wdport.porting.source.body.NotWrittenError`."""
     lowered = lowering.result
     untrained = tuple(freeze(lowered, lowering.graph))
@@ -138,7 +141,7 @@ def write_source(
             class_text += f"\n\n    def build_from_config(self, config):\n        self({_zeros(inputs)})"
         blocks += [functions_texts[name] for name in functions_texts if functions_texts[name] not in blocks]
         blocks.append(class_text)
-    blocks.append(_build_text(instances.by_path[""].class_, inputs))
+    blocks.append(_build_text(instances.by_path[""].class_, inputs, arguments or {}, of_class))
     body = "\n\n\n".join([*(pruned_source(name, blocks) for name in used), *blocks])
     rows = rows_of(lowered, lowering.graph, instances, lowering.values)
     head = [f'"""Keras port of {module}."""', ""]
@@ -318,9 +321,24 @@ def _zeros(inputs: Sequence[InputShape]) -> str:
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
-def _build_text(class_: Class | None, inputs: Sequence[InputShape]) -> str:
+def _build_text(
+    class_: Class | None, inputs: Sequence[InputShape], arguments: Mapping[str, Any], of_class: bool
+) -> str:
+    """The function that builds the model, with the ``arguments`` of the one that builds PyTorch's: those of the
+    constructor, if that is what it is, and others as they are in the port."""
     assert class_ is not None
-    return f"def build():\n    model = {class_.name}()\n    model({_zeros(inputs)})\n    return model"
+    named = {name: class_.names[name] for name in arguments if of_class and class_.names.get(name) in class_.defaults}
+    lines = [f"def build({', '.join(f'{name}={value!r}' for name, value in arguments.items())}):"]
+    if fixed := {name: value for name, value in arguments.items() if name not in named}:
+        names, values = (", ".join(map(str, listed)) for listed in (fixed, map(repr, fixed.values())))
+        pair = f"({names}) != ({values})" if len(fixed) > 1 else f"{names} != {values}"
+        what = " and ".join(f"{name}={value!r}" for name, value in fixed.items())
+        message = json.dumps(f"the port is written for {what}", ensure_ascii=False)
+        lines += [f"    if {pair}:", f"        raise ValueError({message})"]
+    stated = ", ".join(f"{parameter}={name}" for name, parameter in named.items())
+    return "\n".join(
+        [*lines, f"    model = {class_.name}({stated})", f"    model({_zeros(inputs)})", "    return model"]
+    )
 
 
 def rows_of(
