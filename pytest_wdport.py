@@ -164,7 +164,7 @@ def wdport_verify(pytestconfig: pytest.Config) -> Verify:
         if source is None:
             raise TypeError("wdport_verify needs a checkpoint, or a recording as against=")
         pair = _pair(
-            Given(pytestconfig), converted or Path(source).with_suffix(".keras"), checkpoint=checkpoint, **others
+            Given(pytestconfig), converted or _beside(Path(source)), checkpoint=checkpoint, **others
         )
         pair.look()
         return _verdicts(pytestconfig).of(Tested(pair, baseline))
@@ -252,7 +252,7 @@ def _tested_pairs(config: pytest.Config) -> list[Tested]:
     from wdport.parity.pytest_items import Tested, message
 
     verdicts = _verdicts(config)
-    ports = named["converted"] + [file.with_suffix(".keras") for _, file in sources[len(named["converted"]) :]]
+    ports = named["converted"] + [_beside(file) for _, file in sources[len(named["converted"]) :]]
     for name, file in [*sources, *(("converted", file) for file in ports)]:
         if not file.exists():
             raise pytest.UsageError(f"--wdport-{name}: there is no {_shown(file)}")
@@ -265,6 +265,12 @@ def _tested_pairs(config: pytest.Config) -> list[Tested]:
     except WdportError as error:
         raise pytest.UsageError(message(error)) from None
     return found
+
+
+def _beside(source: Path) -> Path:
+    """The converted file next to a checkpoint, or to a recording, which `wdport record` calls NAME.run.npz."""
+    name = source.with_suffix("")
+    return (name if source.suffix != ".npz" or name.suffix != ".run" else name.with_suffix("")).with_suffix(".keras")
 
 
 def _verdicts(config: pytest.Config) -> Verdicts:

@@ -270,15 +270,29 @@ def test_a_bad_file_is_one_failing_test(run: Run, pytester: pytest.Pytester, stu
     assert stub.runs == []
 
 
-def test_a_bad_file_is_a_collection_error_if_tests_are_selected(
-    run: Run, pytester: pytest.Pytester, stub: Stub
+@pytest.mark.parametrize(("words", "outcomes"), [
+    (("-k", "norm1"), {"failed": 1}), (("-k", "other"), {"failed": 1, "passed": 1}),
+    (("-k", "other and not wdport"), {"passed": 1, "deselected": 1}), (("-m", "not wdport"), {"passed": 1}),
+])  # fmt: skip
+def test_a_bad_file_never_stops_other_tests_that_are_selected(
+    run: Run, pytester: pytest.Pytester, stub: Stub, words: tuple[str, ...], outcomes: dict[str, int]
 ) -> None:
     (pytester.path / "bad.ckpt").write_text("no checkpoint")
-    done = run("--wdport-checkpoint", "bad.ckpt", "--wdport-converted", "small.keras", "-k", "norm1")
-    done.assert_outcomes(errors=1)
-    assert done.ret == pytest.ExitCode.INTERRUPTED
-    done.stdout.fnmatch_lines(["*bad.ckpt*"])
+    pytester.makepyfile("def test_other(): pass")
+    done = run("--wdport-checkpoint", "bad.ckpt", "--wdport-converted", "small.keras", *words)
+    counted = done.parseoutcomes()
+    assert {name: counted[name] for name in counted if name in ("failed", "passed", "errors")} == {
+        name: count for name, count in outcomes.items() if name != "deselected"}  # fmt: skip
     assert stub.runs == []
+
+
+def test_the_file_next_to_a_recording_lacks_its_run(run: Run, pytester: pytest.Pytester, stub: Stub) -> None:
+    (pytester.path / "small.run.npz").write_bytes(b"")
+    run("--wdport-against", "small.run.npz")
+    assert [Path(converted).name for _, converted in stub.runs] in (["small.keras"], [])
+    (pytester.path / "small.keras").rename(pytester.path / "other.keras")
+    done = run("--wdport-against", "small.run.npz")
+    done.stderr.fnmatch_lines(["*there is no small.keras*"])
 
 
 def test_pairs_go_together_in_order(run: Run, stub: Stub, pytester: pytest.Pytester) -> None:

@@ -135,11 +135,11 @@ def _rounds(comparison: Comparison, probe: Probe, fault: Fault, names: Mapping[s
 
 def _reference_run(comparison: Comparison) -> TorchRun | None:
     """A run of the reference on the inputs of the evidence, with its graph; ``None`` if it does not run here."""
-    from wdport.porting.torch_run import run_torch
-
     reference, evidence = comparison.reference, comparison.evidence
     if evidence is None or not reference.modules:
         return None
+    from wdport.porting.torch_run import run_torch
+
     reference.use(evidence.random_biases)
     # A model that runs may still have no graph, such as one of scripted code.
     with suppress(Exception):
@@ -151,11 +151,11 @@ def _by_change(
     traced: Callable[[], TorchRun | None], fault: Fault, evidence: Evidence, names: Mapping[str, str]
 ) -> list[str]:
     """One change of the reference's code around the layers that agree, with which it computes the port's value."""
-    from wdport.porting.counterfactuals import mends, values_between
-
     wrong, right, _ = _faulty_array(fault, evidence, names)
     if wrong is None or right is None or (run := traced()) is None:
         return []
+    from wdport.porting.counterfactuals import mends, values_between
+
     site = evidence.answers.get(fault.candidate)
     inputs = site.given if site is not None and not fault.feeds else []
     others = [call.outputs for path, call in evidence.answers.items() if path not in ("", fault.candidate)]

@@ -367,9 +367,10 @@ def _further(pair: Pair, verdict: Verdict) -> str:
     """The command that looks further into the faults of a user's own model if none of them is explained."""
     family = pair.own
     explained = any(verdict.causes.get(fault.candidate) for fault in verdict.faults)
-    if family is None or not family.reference or not verdict.faults or explained:
+    # Where a recording is the reference, PyTorch's model is elsewhere.
+    if family is None or not family.reference or not verdict.faults or explained or pair.checkpoint is None:
         return ""
     words = ["wdport", "map", "suggest", "--reference", family.reference, "--keras-model", family.model]
     words += [word for text in family.inputs for word in ("--input", text)]
     words += ["--config", str(pair.config)] if pair.config else []
-    return shlex.join([*words, "--checkpoint", str(pair.checkpoint)] if pair.checkpoint else words)
+    return shlex.join([*words, "--checkpoint", str(pair.checkpoint)])

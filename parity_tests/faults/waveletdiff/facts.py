@@ -54,4 +54,8 @@ FACTS: Final = {
     "gate input in the other order": "is fed is rolled by",
     "SiLU for sigmoid": "SiLU where the reference has sigmoid",
     "one minus the gate": "is 1 minus what it should be",
+    "layer norm in float32": "computes in float32",
+    "time not scaled by 1000": "lacks mul (1000.0)",
+    "logarithm of the scale left out": "lacks log1p",
+    "scale not multiplied by 10": "lacks mul (10.0)",
 }

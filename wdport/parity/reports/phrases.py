@@ -208,7 +208,9 @@ def probable(verdict: Verdict, fault: Fault) -> str:
 
 def errors_of(fault: Fault) -> str:
     """How far a faulty layer is off."""
-    single = f", {number(fault.ratio)} times PyTorch's rounding error in float32" if fault.logic < inf else ""
+    # Zero where nothing was compared in float32.
+    is_known = fault.logic < inf and fault.ratio > 0
+    single = f", {number(fault.ratio)} times PyTorch's rounding error in float32" if is_known else ""
     return f"{off_by(fault.logic, number(fault.logic))} in float64{single}"
 
 
