@@ -113,11 +113,16 @@ def test_neither_side_needs_the_other(tmp_path: Path, cli: Cli) -> None:
                        "-o", str(recording))  # fmt: skip
     assert (made.returncode, made.stderr) == (0, "")
     cli("record", checkpoint, "--mapping", table, "-o", recording, "--force")  # one case
+    other = ("--keras-model", "tests.families.toys.twins:lstm_reversed")
+    cli("convert", checkpoint, "--mapping", table, *other, "-o", tmp_path / "other.keras")
     checkpoint.unlink()
-    told = run_without("torch tests.families.toys.nets", "verify", str(output), "--against", str(recording),
-                       "--mapping", str(table))  # fmt: skip
-    assert told.returncode == 0, told.stderr
-    assert "PASS" in told.stdout
+    command = ["verify", str(output), "--against", str(recording), "--mapping", str(table)]
+    # What has no known cause is looked into further, and is reported without torch too.
+    wrong = ["verify", str(tmp_path / "other.keras"), *command[2:], *other]
+    passed, failed = run_each_without("torch tests.families.toys.nets", command, wrong)
+    assert passed[0] == 0 and "PASS" in passed[1], passed
+    assert failed[0] == 1 and "in what it feeds head" in failed[1] and not failed[2], failed
+    assert "map suggest" not in failed[1]  # which needs the PyTorch model
 
 
 def test_what_is_calculated_is_recorded(tmp_path: Path, cli: Cli) -> None:
