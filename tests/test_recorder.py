@@ -413,6 +413,19 @@ def test_a_fused_encoder_calls_its_submodules() -> None:
     assert np.abs(calls["encoder"].outputs[0][PADDED.numpy()]).min() > 0
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(("counted", "is_off"), [(True, False), (False, True)])
+def test_padding_at_the_end_is_said_if_the_fast_path_computes_something_else(counted: bool, is_off: bool) -> None:
+    """A mask with holes, as the first case has it, does not take the path that drops padding."""
+    torch.manual_seed(0)
+    module = Encoded(counted).eval()
+    inputs = np.asarray(tokens(2, 5, 8)), np.array([[True, False, True, True, False], [True, True, False, True, True]])
+    observation = recorder.observe({"float32": module, "float64": copy.deepcopy(module).double()},
+                                   recorder.Case(0, 2, 1.0), inputs)  # fmt: skip
+    assert not recorder.fast_path_error(module, observation)
+    assert (recorder.padded_error(module, observation) > 0.05) is is_off
+
+
 class Padded(nn.Module):
     """Attention with two masks: true in ``pad`` means left out, true in ``keep`` visible."""
 

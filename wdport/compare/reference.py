@@ -196,6 +196,8 @@ class Live:
                     self.modules["float64"], observation, self.code or "the reference"
                 )
                 fast_error = 0.0 if self.environment else recorder.fast_path_error(self.modules["float32"], observation)
+                if not self.environment and (error := recorder.padded_error(self.modules["float32"], observation)):
+                    self._notes[recorder.FAST_PADDED.format(error)] = None
             except recorder.MODEL_ERRORS as error:
                 # An error of a reference that comes with wdport is a bug, and keeps its traceback.
                 if not self.code:

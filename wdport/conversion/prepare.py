@@ -296,6 +296,8 @@ def planned(
         hint = getattr(family, "hint", None)  # of a user's own model
         if hint:
             add = f"{plan.row}, or correct the Keras model" if plan.row else _OWN
+            # Libraries, such as transformers, load files with other names than those of their classes.
+            add = _RENAMED if _with_other_names(plan.faults) else add
             raise _misfit(path, table, plan.faults, (plan.sized and hint(config)) or add)
         raise _misfit(path, table, plan.faults, _dropping(table, plan.unexpected) if plan.unexpected else _FIX)
     return plan, constants
@@ -382,6 +384,17 @@ def _document(checkpoint: Checkpoint) -> Mapping[str, object]:
 
 _FIX = "correct the checkpoint or give a table with `--mapping FILE`"
 _OWN = "correct the table, or the Keras model"
+_RENAMED = "load it in PyTorch and save the state_dict of the loaded model, whose names are those of the table"
+
+
+def _with_other_names(faults: Sequence[str]) -> bool:
+    """Whether about as many tensors are missing as are unexpected, and those are most of the faults."""
+    missing, unexpected = (sum(text.startswith(word) for text in faults) for word in ("missing ", "unexpected "))
+    return min(missing, unexpected) >= _SEVERAL and 2 * min(missing, unexpected) >= len(faults) - _SEVERAL
+
+
+_SEVERAL = 8
+"""Tensors with other names from which on a library may have renamed them."""
 
 
 def _dropping(table: Table, names: Sequence[str]) -> str:

@@ -77,7 +77,8 @@ def probable_causes(
         words = words or (_by_trial(comparison, probe, fault, custom) if tried else [])
         if not words and comparison.evidence is not None:
             words = wrong_variables(fault.candidate, names, weights.variables, right)
-            words = words or told_by_values(fault, comparison.evidence, names)
+            after = {tap.candidate: tap.layout.after for tap in comparison.alignment.taps if tap.layout.after}
+            words = words or told_by_values(fault, comparison.evidence, names, after)
         if not words and tried and LOGIC < fault.logic <= LEAK and fault.ratio <= NUMERICS:
             words = [FLOAT32] if _rounds(comparison, probe, fault, names) else []
         if not words and tried and comparison.evidence is not None and not fault.logic <= LOGIC:
@@ -181,8 +182,11 @@ def wrong_variables(
     return sentences
 
 
-def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -> list[str]:
-    """Causes found from the values at the faulty place only; needs no model."""
+def told_by_values(
+    fault: Fault, evidence: Evidence, names: Mapping[str, str], after: Mapping[str, str]
+) -> list[str]:  # fmt: skip
+    """Causes found from the values at the faulty place only; needs no model. ``after`` are the functions that layers
+    of the port compute on their outputs, by path."""
     wrong, right, subject = _faulty_array(fault, evidence, names)
     if wrong is None or right is None:
         return []
@@ -196,7 +200,7 @@ def told_by_values(fault: Fault, evidence: Evidence, names: Mapping[str, str]) -
     if not causes and right.ndim >= 3 and 3 <= len(parts) <= MOST_PARTS:
         causes = attention_difference(parts, right, wrong)
     if not causes:
-        values = _reference_values(evidence, names, fault, right)
+        values = _reference_values(evidence, names, fault, right, after)
         causes = [f"{subject} {text}" for text in relations(wrong, right, values)]
     input_values = {"its input": np.asarray(inputs[0])} if inputs else {}
     return causes or [f"it {text}" for text in added_relations(wrong, right, input_values)]
@@ -221,7 +225,9 @@ def _faulty_array(fault: Fault, evidence: Evidence, names: Mapping[str, str]) ->
     return None, None, ""
 
 
-def _reference_values(evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Array) -> dict[str, Array]:
+def _reference_values(
+    evidence: Evidence, names: Mapping[str, str], fault: Fault, right: Array, after: Mapping[str, str]
+) -> dict[str, Array]:  # fmt: skip
     """Every input and output of the reference of this size, reshaped, by description; those nearest to the fault
     first."""
     arrays: dict[str, Array] = {}
@@ -235,5 +241,7 @@ def _reference_values(evidence: Evidence, names: Mapping[str, str], fault: Fault
                 array, number = np.asarray(leaf), "" if path or len(values) == 1 else f" {index}"
                 if array.size == right.size and array.shape[:1] == right.shape[:1]:
                     name = f"the {what}{number} of {names.get(path, 'the network')}"
+                    # The table states it, and the reference may compute another.
+                    name += f", with {after[path]} after it" if what == "output" and path in after else ""
                     arrays.setdefault(name, array.reshape(right.shape))
     return arrays

@@ -340,8 +340,17 @@ def _left_out(subject: Subject, drawn: Sequence[Input]) -> Iterator[str]:
                   if parameter.kind is parameter.POSITIONAL_OR_KEYWORD]  # fmt: skip
     if drawn and len(drawn) <= len(parameters) and not drawn[-1].optional:
         name, last = drawn[-1].name, parameters[len(drawn) - 1]
-        if last.default is not inspect.Parameter.empty:
-            yield f"calls without {last.name} are not compared; state the input as `{name}?: ...` if it may be left out"
+        if last.default is not inspect.Parameter.empty and _runs(subject.modules["float64"], drawn[:-1]):
+            yield f"calls without {last.name} are not compared; a table with `{name}?: ...` among its inputs compares them"
+
+
+def _runs(module: torch.nn.Module, drawn: Sequence[Input]) -> bool:
+    """Whether a module takes these inputs alone."""
+    try:
+        recorder.run(module, [recorder.cast(spec.make(0, 1, 1.0), float) for spec in drawn])
+    except Exception:  # whatever the author's code raises
+        return False
+    return True
 
 
 def longest_inputs(signature: Signature, module: torch.nn.Module) -> tuple[Input, ...]:

@@ -165,7 +165,7 @@ def draw_inputs(inputs: Sequence[Input]) -> tuple[Array, ...]:
 
 def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -> TorchRun:
     """Run the model once; raises :class:`MisfitError` if it does not run on such inputs."""
-    from wdport.porting.tracing import traced
+    from wdport.porting.tracing import other_inputs, traced
 
     bits, notes, names = _bits(module), list[str](), list[str]()
     values, input_names = _Values(bits), [f"input_{index}" for index in range(len(inputs))]
@@ -176,8 +176,7 @@ def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -
         ):  # fmt: skip
             outputs, calls = recorder.record(module, inputs, note=notes.append, output_names=names)
     except recorder.MODEL_ERRORS as error:
-        fix = "state inputs that it takes with `--input`"
-        raise MisfitError(target, f"running it raises {recorder.one_line(error)}", fix) from error
+        raise MisfitError(target, f"running it raises {recorder.one_line(error)}", other_inputs(error)) from error
     run = TorchRun(module, inputs, outputs, tuple(names), calls, values.values, bits, notes, graph())
     for value in run.values:
         run.prints.add(value.result, value)

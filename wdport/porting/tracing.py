@@ -149,7 +149,7 @@ def trace(
             module(*tensors)
     except recorder.MODEL_ERRORS as error:
         what = f"running it raises {recorder.one_line(error)}"
-        raise MisfitError(type(module).__name__, what, "state inputs that it takes, with `--input`") from error
+        raise MisfitError(type(module).__name__, what, other_inputs(error)) from error
     return graph()
 
 
@@ -190,6 +190,14 @@ class Construction:
     nodes: Sequence[Node] = ()
     constants: Sequence[Array] = ()
     sources: Mapping[str, TensorSource] = field(default_factory=dict)
+
+
+def other_inputs(error: Exception) -> str:
+    """What to state if a model raises an error on inputs of the notation."""
+    boolean = "bool tensor" in str(error)
+    return "state inputs that it takes, with `--input`" + (
+        "; a mask of 0 and 1 is `NAME: b t, below 2`" if boolean else ""
+    )
 
 
 @contextmanager

@@ -15,6 +15,7 @@ import torch
 from wdport.errors import MisfitError
 from wdport.porting.functions import bound, canonical
 from wdport.porting.graph import CodePlace, Graph, Node, TracedTensor, mapped
+from wdport.porting.lowering.needs import needed_nodes
 from wdport.porting.tracing import IsLayer, trace
 
 if TYPE_CHECKING:
@@ -108,12 +109,17 @@ def run_in_training(
             return TrainingTrace(f"in training, {error.what}")
         still = frozenset(path for path, part in module.named_modules() if not part.training)
     first, second = ([_name(node) for node in one.nodes] for one in (graph, trained))
+    needed = needed_nodes(graph)
     places: dict[str, None] = {}
     idle: list[int] = []
     rates: dict[int, float] = {}
     for kind, begin, end, other_begin, other_end in SequenceMatcher(None, first, second, False).get_opcodes():
         if kind != "equal":
-            nodes = (*trained.nodes[other_begin:other_end], *graph.nodes[begin:end])
+            # What evaluation computes and does not use, such as a look at a mask for the fast path, is nothing.
+            left = [node for node in graph.nodes[begin:end] if node.module is not None or node.serial in needed]
+            nodes = (*trained.nodes[other_begin:other_end], *left)
+            if not nodes:
+                continue
             places[next((_text(node.place) for node in nodes if node.place), nodes[0].name)] = None
             continue
         for node, other in zip(graph.nodes[begin:end], trained.nodes[other_begin:other_end], strict=True):

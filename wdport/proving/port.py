@@ -161,6 +161,9 @@ def write_port(
                 "--input", "the model's inputs are not known", "state it, such as `--input 'x: b 3 48 48'`"
             )
         declared = recorder.read_inputs(inputs or chosen)
+        if left_out := [spec.name for spec in declared if spec.optional]:
+            what = f"has `{left_out[0]}?`, which may be left out, and a port is called in one way"
+            raise UsageError("--input", what, f"state it as `{left_out[0]}: ...`, or leave it out")
         recorder.call_by_name(module, declared)
         say("running it at two sizes and in training mode")
         fill(module, SEED)
