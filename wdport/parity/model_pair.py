@@ -40,6 +40,7 @@ from wdport.recorder import (
     Subject,
     build,
     call_by_name,
+    cast,
     checked_inputs,
     compared_numbers,
     highest_precision,
@@ -341,13 +342,14 @@ def _left_out(subject: Subject, drawn: Sequence[Input]) -> Iterator[str]:
     if drawn and len(drawn) <= len(parameters) and not drawn[-1].optional:
         name, last = drawn[-1].name, parameters[len(drawn) - 1]
         if last.default is not inspect.Parameter.empty and _runs(subject.modules["float64"], drawn[:-1]):
-            yield f"calls without {last.name} are not compared; a table with `{name}?: ...` among its inputs compares them"
+            compared = f"a table with `{name}?: ...` among its inputs compares them"
+            yield f"calls without {last.name} are not compared; {compared}"
 
 
 def _runs(module: torch.nn.Module, drawn: Sequence[Input]) -> bool:
     """Whether a module takes these inputs alone."""
     try:
-        recorder.run(module, [recorder.cast(spec.make(0, 1, 1.0), float) for spec in drawn])
+        run(module, [cast(spec.make(0, 1, 1.0), float) for spec in drawn])
     except Exception:  # whatever the author's code raises
         return False
     return True
