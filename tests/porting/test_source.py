@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import sys
+from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 
 import keras
@@ -384,6 +385,80 @@ def test_loops_and_functions_that_are_called_twice_stay_what_they_are() -> None:
     ):
         assert line in port.source, line
     assert "once" not in port.source
+
+
+class Attending(nn.Module):
+    """Attention to its input or to another sequence, with a mask or without; its values are named before a copy."""
+
+    def __init__(self, width: int = 8) -> None:
+        super().__init__()
+        self.q, self.k, self.v = (nn.Linear(width, width) for _ in range(3))
+
+    def forward(
+        self, x: torch.Tensor, mask: torch.Tensor | None = None, other: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        source = x if other is None else other
+        query = self.q(x).view(x.shape[0], -1, 2, 4).transpose(1, 2).contiguous()
+        key = self.k(source).view(x.shape[0], -1, 2, 4).transpose(1, 2)
+        value = self.v(source).view(x.shape[0], -1, 2, 4).transpose(1, 2)
+        scores = query @ key.transpose(2, 3)
+        if mask is not None:
+            scores = scores.masked_fill(mask[:, None, None] < 0, -1e4)
+        return (scores.softmax(-1) @ value).transpose(1, 2).flatten(2)
+
+
+class Attended(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.plain, self.masked, self.cross, self.both = (Attending() for _ in range(4))
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+        x = self.masked(self.plain(x), mask)
+        return self.both(self.cross(x, other=other), mask, x)
+
+
+def test_instances_that_are_called_with_other_inputs_are_one_class() -> None:
+    port = write_port(f"{__name__}:Attended", ["x: b t=4..7 8", "mask: b t", "other: b u=3..6 8"])
+    prove_port(port)
+    assert port.proved, port.failure
+    assert port.source.count("\nclass ") == 2
+    for line in ("def call(self, x, mask_=None, other=None):", "query = ", "if mask_ is not None:", "if other is None:",
+                 "self.cross(x, other=other)", "self.both("):  # fmt: skip
+        assert line in port.source, (line, port.source)
+
+
+class Stepped(nn.Module):
+    """A decoder whose steps are not layers of a list; ``kept`` are the steps of which it returns the outputs."""
+
+    def __init__(self, kept: slice = slice(None), steps: int = 4) -> None:
+        super().__init__()
+        self.start, self.cell, self.out, self.steps = nn.Linear(3, 8), nn.GRUCell(3, 8), nn.Linear(8, 3), steps
+        self.kept = kept
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        state, outputs = self.start(x[:, 0]).tanh(), []
+        token = x[:, -1]
+        for step in range(self.steps):
+            state = self.cell(token + x[:, step], state)
+            token = self.out(state)
+            outputs.append(token)
+        return torch.stack(outputs[self.kept], 1)
+
+
+def build_stepped(kept: slice) -> Callable[[], nn.Module]:
+    return lambda: Stepped(kept)
+
+
+every, later = build_stepped(slice(None)), build_stepped(slice(1, None))
+
+
+@pytest.mark.parametrize("kept", ["every", "later"])
+def test_steps_are_a_loop_if_their_values_are_used_one_by_one_or_together(kept: str) -> None:
+    port = write_port(f"{__name__}:{kept}", ["x: b 4 3"])
+    prove_port(port)
+    assert port.proved
+    loop = ("outputs = []" in port.source or "tokens = []" in port.source) and "for i in range(" in port.source
+    assert loop is (kept == "every"), port.source
 
 
 class Unlike(nn.Module):

@@ -93,16 +93,20 @@ def command(request: PortRequest) -> int:
         tell = say or (lambda _: None)
         arguments = read_arguments(request.config)
         port = write_port(target, request.inputs, output.stem, arguments, request.checkpoint, tell)
+        if port.written:
+            # A proof can take long, and the source is of use without it.
+            write_text(targets[0], port.source)
+            write_text(targets[1], port.table)
         if port.missing:
             del paths[2:]  # there is no model yet that could have weights
         elif not request.no_proof:
             tell("converting weights")
+            unproved = port.table
             prove_port(port, request.checkpoint, say)
-        if port.written:
-            write_text(targets[0], port.source)
-            write_text(targets[1], port.table)
-            if request.checkpoint and not port.missing:
-                _convert(request.checkpoint, paths, request.config)
+            if port.table != unproved:
+                write_text(writable(paths[1], read, force=True), port.table)
+        if port.written and request.checkpoint and not port.missing:
+            _convert(request.checkpoint, paths, request.config)
         if programs is not None:
             paths += _write_programs(port, programs, read)
     give("port", lambda: port_document(port, [str(path) for path in paths]), document,

@@ -218,7 +218,7 @@ class BodyWriter:
         names = []
         for value in self.scope.parameters:
             name = stated.get(value) or self._outer_name(value)
-            names.append(self._bind(value, allowed(name, _RESERVED), -1))
+            names.append(self._bind(value, allowed(name, _RESERVED | {"mask"}), -1))  # Keras's own masks have this name
         self.body.parameters = tuple(names)
         for value in self.scope.parameters:
             self._name_sizes(value)
@@ -288,7 +288,9 @@ class BodyWriter:
                 if index not in by_index:
                     bound_names.append("_")
                     continue
-                name = target.names[index] if len(target.names) == count else self._part_noun(item, index)
+                is_all = len(target.names) == len(by_index) == 1  # of a cell, whose state is its output
+                name = target.names[0] if is_all else self._part_noun(item, index)
+                name = target.names[index] if len(target.names) == count else name
                 bound_names.append(self._bind(by_index[index], allowed(name, _RESERVED), position))
             self.body.statements.append(Statement(tuple(bound_names), code, unpacks=True))
             for value in results:
@@ -336,6 +338,8 @@ class BodyWriter:
             count = len(self.scopes.lowered.holes[item.serial].node.outputs)
             return count if count > 1 else 0
         if item.call == "layer":
+            if self.scopes.lowered.layers[item.layer].call.name in _CELLS:
+                return 2
             states = _STATES.get(self.scopes.lowered.layers[item.layer].call.name, ())
             is_kept = self.scopes.lowered.layers[item.layer].call.arguments.get("return_state")
             return 2 if "return_attention_scores" in item.kwargs else 1 + len(states) if states and is_kept else 0
@@ -571,6 +575,9 @@ DEEPEST = 3
 
 _STATES = {"layers.GRU": ("hidden",), "layers.LSTM": ("hidden", "cell"), "layers.SimpleRNN": ("hidden",)}
 """The states that recurrent layers return after their output."""
+
+_CELLS = ("layers.GRUCell", "layers.SimpleRNNCell")
+"""Cells that return their output, and a list of their only state, which is the output."""
 
 _RESERVED = frozenset({"self", "ops", "layers", "keras", "math", "training", "input"})
 _AXES = {1: ("n",), 2: ("b", "t"), 3: ("b", "t", "c"), 4: ("b", "h", "w", "c"), 5: ("b", "d", "h", "w", "c")}
