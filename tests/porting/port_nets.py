@@ -248,6 +248,8 @@ STRUCTURE: dict[str, Situation] = {
     "a cell looped over five inputs": net(
         lambda m, x: [h := torch.zeros_like(x[:, 0]), *(h := m.cell(x[:, i], h) for i in range(5))][-1],
         "x: b 5 8", cell=lambda: nn.GRUCell(8, 8)),
+    "a reshape that could be another where sizes are equal": net(
+        lambda m, x: m.lin(x).reshape(x.shape[0], x.shape[1], x.shape[2]), "x: b t=4..8 8", lin=linear()),
     "a cell of two states": net(lambda m, x: sum(m.cell(x, m.cell(x))), cell=lambda: nn.LSTMCell(8, 8)),
     "cells without a state": net(
         lambda m, x: m.rnn(m.gru(x)), gru=lambda: nn.GRUCell(8, 8), rnn=lambda: nn.RNNCell(8, 8)),

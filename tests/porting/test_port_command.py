@@ -515,9 +515,17 @@ def test_the_document(folder: Path, cli: Cli) -> None:
 
 def test_another_name_and_arguments(folder: Path, cli: Cli) -> None:
     Path("sizes.yaml").write_text("classes: 5\n")
-    cli("port", "net:sized", *INPUT, "--config", "sizes.yaml", "--no-proof", "-o", "other.py")
-    assert "classes=5" in Path("other.py").read_text()
+    torch.save(importlib.import_module("net").sized(5).state_dict(), "five.pt")
+    given = ("--config", "sizes.yaml", "--checkpoint", "five.pt")
+    assert "proved: " in cli("port", "net:sized", *INPUT, *given, "-o", "other.py").out
     assert "keras: other:build" in Path("other.yaml").read_text()
+    build = importlib.import_module("other").build
+    assert build(classes=5).count_params() == build().count_params()
+    with pytest.raises(ValueError, match="the port is written for classes=5"):
+        build(classes=4)
+    # The class's own arguments are those of its port.
+    cli("port", "net:Net", *INPUT, "--config", "sizes.yaml", "-o", "own.py")
+    assert importlib.import_module("own").build(classes=3).count_params() < build().count_params()
 
 
 BODIES = {

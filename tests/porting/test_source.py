@@ -6,12 +6,14 @@ import copy
 import math
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import keras
 import numpy as np
 import pytest
 import torch
+import transformers
 from torch import nn
 from torch.nn import functional as F
 
@@ -459,6 +461,23 @@ def test_steps_are_a_loop_if_their_values_are_used_one_by_one_or_together(kept: 
     assert port.proved
     loop = ("outputs = []" in port.source or "tokens = []" in port.source) and "for i in range(" in port.source
     assert loop is (kept == "every"), port.source
+
+
+FOLDER: list[str] = []
+
+
+def pretrained() -> nn.Module:
+    return transformers.AutoModelForCausalLM.from_pretrained(FOLDER[0])
+
+
+def test_a_function_may_load_the_weights_from_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    config = transformers.LlamaConfig(
+        hidden_size=16, num_hidden_layers=1, num_attention_heads=2, num_key_value_heads=1, vocab_size=20,
+        intermediate_size=24, max_position_embeddings=32,
+    )  # fmt: skip
+    transformers.LlamaForCausalLM(config).save_pretrained(tmp_path)
+    monkeypatch.setattr(sys.modules[__name__], "FOLDER", [str(tmp_path)])
+    assert write_port(f"{__name__}:pretrained").written
 
 
 class Unlike(nn.Module):

@@ -419,7 +419,7 @@ _COUNT = re.compile(r"(num|n)_(?!head)|depth")
 """Arguments that may be the length of a list, even where something else is computed from them."""
 
 
-IMPORTED = ("keras", "layers", "math", "ops", "training")
+IMPORTED = ("i", "keras", "layers", "math", "ops", "training")
 """Names that the source uses itself."""
 
 MOST_CHARACTERS = 78

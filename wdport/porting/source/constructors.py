@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -58,6 +59,36 @@ def made_by(elements: Sequence[tuple[Attribute, Code]]) -> Code:
     if len(codes) > 1 and len({str(code) for code in codes}) == 1:
         return Code(("[", *codes[0].parts, " for _ in range(", Literal(len(codes), "depth"), ")]"))
     return listed(codes, "[]")
+
+
+FEWEST_EQUAL = 3
+"""Elements of a ``keras.Sequential`` that are written as one."""
+
+
+def with_runs(codes: Sequence[Code], names: Sequence[str]) -> list[Code]:
+    """The elements of a ``keras.Sequential``, with one comprehension for equal ones with consecutive numbers as names,
+    which are their last arguments."""
+    written: list[Code] = []
+    position = 0
+    while position < len(codes):
+        first, end = codes[position], position + 1
+        while end < len(codes) and names[position].isdigit() and names[end] == str(int(names[end - 1]) + 1) and (
+                _named(codes[end], "") == _named(first, "")):  # fmt: skip
+            end += 1
+        if end - position >= FEWEST_EQUAL:
+            numbers = f"{names[position]}, {int(names[end - 1]) + 1}" if int(names[position]) else f"{end - position}"
+            parts = _named(first, 'f"{i}"')
+            written.append(Code(("*[", *parts, f" for i in range({numbers})]")))
+        else:
+            written += codes[position:end]
+        position = end
+    return written
+
+
+def _named(code: Code, name: str) -> tuple[str | Literal, ...]:
+    """The parts of a constructor with another name, which is its last argument."""
+    *before, last, _ = code.parts
+    return (*before, name if isinstance(last, str) and re.fullmatch(r'"\d+"', last) else last, ")")
 
 
 def body_lines(body: Body, lengths: Mapping[str, int], method: str = "") -> list[SourceLine]:

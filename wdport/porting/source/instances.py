@@ -14,7 +14,7 @@ from wdport.porting.outline.counterparts import defaults
 from wdport.porting.source.body import Body, BodyWriter, NotWrittenError
 from wdport.porting.source.classes import Attribute, Class, Instance, SourceLine, merged, with_variant
 from wdport.porting.source.code import Code, Literal, call, constant, listed, text
-from wdport.porting.source.constructors import body_lines, layer_code, made_by, shown_arguments
+from wdport.porting.source.constructors import body_lines, layer_code, made_by, shown_arguments, with_runs
 from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope, Scopes
 from wdport.porting.source.ways import CALL, Way, ways_of
@@ -349,9 +349,10 @@ class Instances:
             return layer_code(instance.layers.get(path, layers[-1].call), named)
         if path in self.by_path and self.by_path[path].scope.is_sequential:
             inner = self.by_path[path]
-            codes = [self._constructor(element, instance, inner.parts[element].name)
-                     for element in map(self.scopes.path, inner.scope.items)]  # fmt: skip
-            return call("keras.Sequential", [listed(codes, "[]")], named)
+            names = [inner.parts[element].name for element in map(self.scopes.path, inner.scope.items)]
+            codes = [self._constructor(element, instance, element_name) for element, element_name
+                     in zip(map(self.scopes.path, inner.scope.items), names, strict=True)]  # fmt: skip
+            return call("keras.Sequential", [listed(with_runs(codes, names), "[]")], named)
         if path in self.by_path:
             class_ = self.by_path[path].class_
             assert class_ is not None
