@@ -163,9 +163,7 @@ def wdport_verify(pytestconfig: pytest.Config) -> Verify:
         source = others.get("against") if checkpoint is None else checkpoint
         if source is None:
             raise TypeError("wdport_verify needs a checkpoint, or a recording as against=")
-        pair = _pair(
-            Given(pytestconfig), converted or _beside(Path(source)), checkpoint=checkpoint, **others
-        )
+        pair = _pair(Given(pytestconfig), converted or _beside(Path(source)), checkpoint=checkpoint, **others)
         pair.look()
         return _verdicts(pytestconfig).of(Tested(pair, baseline))
 
