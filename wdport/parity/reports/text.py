@@ -132,13 +132,13 @@ def gate_lines(gate: Gate) -> list[str]:
     limit = _MAX_FINDINGS.get(gate.name, _FEW)
     severity: Severity = "good" if gate.passed else "bad" if gate.differs else "doubtful"
     lines: list[str] = [marked(text, gate.outcome, severity)]
-    shown, others = list(gate.findings[:limit]), gate.findings[limit:]
+    findings, others = list(gate.findings[:limit]), gate.findings[limit:]
     # What explains a number that is shown is shown as well.
-    subjects = {finding.subject for finding in shown} - {""}
-    shown += [finding for finding in others if finding.notice and finding.subject in subjects][:1]
-    lines += [f"{_INDENT}{printable(str(finding), NAME_CHARS)}" for finding in shown]
-    if len(gate.findings) > len(shown):
-        lines.append(f"{_INDENT}and {len(gate.findings) - len(shown)} more")
+    subjects = {finding.subject for finding in findings} - {""}
+    findings += [finding for finding in others if finding.notice and finding.subject in subjects][:1]
+    lines += [f"{_INDENT}{printable(str(finding), NAME_CHARS)}" for finding in findings]
+    if len(gate.findings) > len(findings):
+        lines.append(f"{_INDENT}and {len(gate.findings) - len(findings)} more")
     return lines
 
 

@@ -216,9 +216,12 @@ class BodyWriter:
     def _bind_parameters(self) -> None:
         stated = self.scopes.argument_names(self.scope)
         names = []
+        # Keras's own masks have this name among the arguments of a call; those of a model are one tuple.
+        is_tuple = self.scope.parent is None and len(self.scope.parameters) > 1
+        reserved = _RESERVED if is_tuple else _RESERVED | {"mask"}
         for value in self.scope.parameters:
             name = stated.get(value) or self._outer_name(value)
-            names.append(self._bind(value, allowed(name, _RESERVED | {"mask"}), -1))  # Keras's own masks have this name
+            names.append(self._bind(value, allowed(name, reserved), -1))
         self.body.parameters = tuple(names)
         for value in self.scope.parameters:
             self._name_sizes(value)

@@ -226,7 +226,9 @@ class Class:
 
     def deciding_input(self, paths: frozenset[str]) -> str:
         """The input that tells these instances from the others; "" if there is none."""
-        return next((name for name, given in self.optional_inputs.items() if given in (paths, self.paths - paths)), "")
+        return next(
+            (name for name, called in self.optional_inputs.items() if called in (paths, self.paths - paths)), ""
+        )
 
     def arguments(self, instance: Instance) -> list[tuple[str, Literal]]:
         """The arguments that make an instance."""

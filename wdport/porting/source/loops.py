@@ -34,9 +34,9 @@ def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> 
             if carried:
                 first, times = carried
                 folded += [first, loop_of([statements[position + 1]], times, elements)]
-            elif (made := rolled(statements, position)) is not None:
-                folded += [*made.before, made.loop]
-                statements, position = made.after, 0
+            elif (rest := rolled(statements, position)) is not None:
+                folded += [*rest.before, rest.loop]
+                statements, position = rest.after, 0
                 continue
             else:
                 folded += chunk

@@ -40,20 +40,21 @@ def rolled(statements: Sequence[Statement], position: int) -> Rolled | None:
             break
         if str(chunk[0].code)[:12] not in str(statements[position + period].code):
             continue
-        made = _Passes(chunk).read(statements[position:])
-        if made is not None and (best is None or made.count > best.count):
-            best = made
+        loop = _Passes(chunk).read(statements[position:])
+        if loop is not None and (best is None or loop.count > best.count):
+            best = loop
     return best
 
 
 @dataclass
 class _Passes:
     """The passes of a loop with the statements of the first. ``current`` are the names that values of the last pass
-    have in the statements, with their names in the first pass; ``made``, the names of each of those in every pass."""
+    have in the statements, with their names in the first pass; ``assigned``, the names of each of these in every pass,
+    by the one in the first; ``counted``, where numbers count the passes."""
 
     chunk: Sequence[Statement]
     current: dict[str, str] = field(default_factory=dict)
-    made: dict[str, list[str]] = field(default_factory=dict)
+    assigned: dict[str, list[str]] = field(default_factory=dict)
     counted: list[list[bool]] | None = None
 
     def read(self, statements: Sequence[Statement]) -> Rolled | None:
@@ -72,25 +73,27 @@ class _Passes:
 
     def _assign(self, statements: Sequence[Statement], firsts: Sequence[Statement]) -> None:
         for one, first in zip(statements, firsts, strict=True):
-            for name, own in zip(one.names, first.names, strict=True):
-                self.current = {key: value for key, value in self.current.items() if value != own and key != name}
+            for name, first_name in zip(one.names, first.names, strict=True):
+                self.current = {
+                    key: value for key, value in self.current.items() if value != first_name and key != name
+                }
                 if name != "_":
-                    self.current[name] = own
-                    self.made.setdefault(own, []).append(name)
+                    self.current[name] = first_name
+                    self.assigned.setdefault(first_name, []).append(name)
 
     def _is_pass(self, statements: Sequence[Statement], number: int) -> bool:
         """Whether the statements are the next pass, which is remembered if they are."""
         if len(statements) < len(self.chunk):
             return False
-        before = dict(self.current), {name: list(names) for name, names in self.made.items()}
+        before = dict(self.current), {name: list(names) for name, names in self.assigned.items()}
         counted: list[list[bool]] = []
         for one, first in zip(statements, self.chunk, strict=False):
             if not self._is_same(one, first, number, counted):
-                self.current, self.made = before
+                self.current, self.assigned = before
                 return False
             self._assign([one], [first])
         if self.counted is not None and counted != self.counted:
-            self.current, self.made = before
+            self.current, self.assigned = before
             return False
         self.counted = counted
         return True
@@ -100,8 +103,8 @@ class _Passes:
             return False
         if any(("_" in pair) and name != "_" for pair in zip(one.names, first.names, strict=True) for name in pair[1:]):
             return False
-        own = {name for statement in self.chunk for name in statement.names}
-        names = [name for name in names_in(one.code) if name in own and name not in self.current]
+        first_names = {name for statement in self.chunk for name in statement.names}
+        names = [name for name in names_in(one.code) if name in first_names and name not in self.current]
         pieces = NUMBER.split(str(first.code))
         others = NUMBER.split(renamed(str(one.code), self.current))
         if names or len(pieces) != len(others):
@@ -112,46 +115,52 @@ class _Passes:
 
     def _part(self, statements: Sequence[Statement], number: int) -> int:
         """How many of the next statements are a pass that lacks some; 0 if they are not."""
-        before = dict(self.current), {name: list(names) for name, names in self.made.items()}
+        before = dict(self.current), {name: list(names) for name, names in self.assigned.items()}
         counted: list[list[bool]] = []
-        taken = 0
+        matched = 0
         for index, first in enumerate(self.chunk):
-            one = statements[taken] if taken < len(statements) else None
+            one = statements[matched] if matched < len(statements) else None
             full = one
             if one is not None and len(one.names) == len(first.names):
-                names = (own if name == "_" else name for name, own in zip(one.names, first.names, strict=True))
+                names = (
+                    first_name if name == "_" else name for name, first_name in zip(one.names, first.names, strict=True)
+                )
                 full = replace(one, names=tuple(names))
             if one is not None and full is not None and self._is_same(full, first, number, counted):
                 is_counted = self.counted is not None and counted[-1] != self.counted[index]
                 if not is_counted:
                     self._assign([one], [first])
-                    taken += 1
+                    matched += 1
                     continue
             self.current = {key: value for key, value in self.current.items() if value not in first.names}
-        if 2 * taken < len(self.chunk):
-            self.current, self.made = before
+        if 2 * matched < len(self.chunk):
+            self.current, self.assigned = before
             return 0
-        return taken
+        return matched
 
     def _loop(self, rest: Sequence[Statement], times: int, count: int) -> Rolled | None:
         """The loop, if what follows needs of each value the last one, or all in one list."""
         words = {name for one in (*self.chunk, *rest) for name in (*one.names, *names_in(one.code))}
         lists: dict[str, str] = {}
-        for own, names in self.made.items():
+        for first_name, names in self.assigned.items():
             listed = [name for one in rest for name in names_in(one.code) if name in names]
-            if set(listed) <= {names[-1] if self.current.get(names[-1]) == own else None}:
+            if set(listed) <= {names[-1] if self.current.get(names[-1]) == first_name else None}:
                 continue
             if len(names) != times or len(set(names)) != times or listed != names:
                 return None
-            lists[own] = unused(f"{own}s", {*words, *lists.values()})
+            lists[first_name] = unused(f"{first_name}s", {*words, *lists.values()})
         after: list[Statement] = list(rest)
-        for own, name in lists.items():
-            changed = [_with_list(one, self.made[own], name) for one in after]
+        for first_name, name in lists.items():
+            changed = [_with_list(one, self.assigned[first_name], name) for one in after]
             if changed == after:
                 return None
             after = changed
         read = {name for one in after for name in names_in(one.code)}
-        last = {name: own for name, own in self.current.items() if name != own and own not in lists and name in read}
+        last = {
+            name: first_name
+            for name, first_name in self.current.items()
+            if name != first_name and first_name not in lists and name in read
+        }
         if last and {name for one in after for name in one.names} & {*last, *last.values()}:
             return None
         after = [replace(one, code=_renamed_code(one.code, last)) for one in after] if last else after
