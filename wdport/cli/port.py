@@ -173,5 +173,7 @@ def _text(port: WrittenPort, targets: list[Path], checkpoint: str | None) -> Mar
         lines += [*outcome_lines(port.suggestion), *proof_notes(port.suggestion)]
     lines += [marked(f"note: {note}", "note:", "note") for note in port.notes]
     if port.verdict is None and not port.failure:
-        lines.append(marked("not proved: verify was skipped", "not proved", "doubtful"))
+        weights = f"{checkpoint} {targets[2]}" if checkpoint and len(targets) > 2 else "CHECKPOINT CONVERTED"
+        text = f"not proved: verify was skipped; wdport verify {weights} --mapping {targets[1]} compares the two models"
+        lines.append(marked(text, "not proved", "doubtful"))
     return joined(lines)
