@@ -18,6 +18,7 @@ from jax import lax
 
 from wdport.compare.probe import Probe
 from wdport.compare.programs import CompiledProgram, compared_numbers, sums_pairwise
+from wdport.jax_settings import FAST_COMPILE, OPTIMIZED, SHORT_RUN, known_options
 
 
 class Slow:
@@ -37,7 +38,8 @@ class Slow:
         time.sleep(0.02)
         return ["shapes"]
 
-    def compile(self) -> Any:
+    def compile(self, options: Any) -> Any:
+        assert options is None
         self.steps.append("compile")
         time.sleep(0.02)
         return lambda x: [2 * x]
@@ -52,6 +54,16 @@ def test_threads_that_ask_for_one_program_make_it_once() -> None:
     assert slow.steps == ["lower", "compile"]
     assert all(np.array_equal(result, 2 * x) for result in results[1::2])
     assert set(results[::2]) == {"shapes"}
+
+
+@pytest.mark.parametrize(("size", "options", "others"), [
+    (900, FAST_COMPILE, known_options(SHORT_RUN)), (90, FAST_COMPILE, None), (900, {}, None), (900, OPTIMIZED, None),
+])  # fmt: skip
+def test_a_program_that_computes_much_is_optimized(size: int, options: Any, others: Any) -> None:
+    """Of 2 * 900^3 operations, and not one of 2 * 90^3, nor one that has other options."""
+    program = CompiledProgram(lambda x: x @ x, options)
+    lowered = program._jitted.lower(np.ones((size, size), np.float32))
+    assert program._options_of(lowered) == others
 
 
 def test_an_array_that_a_thread_with_x64_holds() -> None:
