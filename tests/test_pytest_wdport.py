@@ -288,8 +288,6 @@ def test_a_bad_file_never_stops_other_tests_that_are_selected(
 
 def test_the_file_next_to_a_recording_lacks_its_run(run: Run, pytester: pytest.Pytester, stub: Stub) -> None:
     (pytester.path / "small.run.npz").write_bytes(b"")
-    run("--wdport-against", "small.run.npz")
-    assert [Path(converted).name for _, converted in stub.runs] in (["small.keras"], [])
     (pytester.path / "small.keras").rename(pytester.path / "other.keras")
     done = run("--wdport-against", "small.run.npz")
     done.stderr.fnmatch_lines(["*there is no small.keras*"])

@@ -2897,6 +2897,11 @@ def fast_path_error(module: Module, observation: Observation) -> float:
         warnings.simplefilter("ignore")  # of nested tensors, which torch makes
         outputs = run(module, observation.single.inputs, fast=True)
     reference = observation.single.outputs[0]
+    return _beyond_rounding(outputs, reference)
+
+
+def _beyond_rounding(outputs: Outputs, reference: Outputs) -> float:
+    """The largest relative error of finite outputs of one shape; 0 for errors of rounding."""
     pairs = [(a, b) for a, b in zip(outputs, reference) if a.shape == b.shape and b.dtype.kind == "f"]
     errors = [float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0)) for a, b in pairs if np.isfinite([a, b]).all()]
     return max([error for error in errors if error > 1e-3], default=0.0)
@@ -2922,9 +2927,8 @@ def padded_error(module: Module, observation: Observation) -> float:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
                 fast, slow = (run(module, inputs, fast=fast) for fast in (True, False))
-            errors += [float(np.linalg.norm(a - b) / (np.linalg.norm(b) or 1.0)) for a, b in zip(fast, slow)
-                       if a.shape == b.shape and b.dtype.kind == "f" and np.isfinite([a, b]).all()]  # fmt: skip
-    return max(error if error > 1e-3 else 0.0 for error in errors)
+            errors.append(_beyond_rounding(fast, slow))
+    return max(errors)
 
 
 def _is_mask(array: Array) -> bool:

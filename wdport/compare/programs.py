@@ -36,12 +36,12 @@ Result = TypeVar("Result")
 Key = tuple[jax.tree_util.PyTreeDef, tuple[tuple[tuple[int, ...], str], ...]]
 """The nesting, the shapes and the dtypes of a program's arguments."""
 
-# Reentrant: a thread that holds it for an eager run may trace a program inside.
 MUCH = 5e8
 """Floating-point operations from which on a program is optimized a little: without, a CPU core computes about 2e8
 convolution products in float64 a second, and ten times as many with. A training step of a ResNet50 with four images of
 96 x 96 compiles in 6 s and runs in 50, or in 9 and 6."""
 
+# Reentrant: a thread that holds it for an eager run may trace a program inside.
 TRACING = RLock()
 """Held while a model's Python code runs and other threads may trace."""
 

@@ -64,6 +64,7 @@ def probable_causes(
     # With the checkpoint's weights, so that a fault in the converted file is not taken for one in the code.
     probe = Probe(correct_port(prepared, weights), comparison.alignment.watched, eager=True)
     names = {tap.candidate: tap.reference for tap in comparison.alignment.taps}
+    after = {tap.candidate: tap.layout.after for tap in comparison.alignment.taps if tap.layout.after}
     run = cache(partial(_reference_run, comparison))
     custom = isinstance(prepared.family, KeptByKeras)
     right = {path: np.asarray(variable.value) for path, variable in variables_by_path(probe.model).items()}
@@ -77,7 +78,6 @@ def probable_causes(
         words = words or (_by_trial(comparison, probe, fault, custom) if tried else [])
         if not words and comparison.evidence is not None:
             words = wrong_variables(fault.candidate, names, weights.variables, right)
-            after = {tap.candidate: tap.layout.after for tap in comparison.alignment.taps if tap.layout.after}
             words = words or told_by_values(fault, comparison.evidence, names, after)
         if not words and tried and LOGIC < fault.logic <= LEAK and fault.ratio <= NUMERICS:
             words = [FLOAT32] if _rounds(comparison, probe, fault, names) else []

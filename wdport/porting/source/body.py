@@ -291,9 +291,10 @@ class BodyWriter:
                 if index not in by_index:
                     bound_names.append("_")
                     continue
-                is_all = len(target.names) == len(by_index) == 1  # of a cell, whose state is its output
-                name = target.names[0] if is_all else self._part_noun(item, index)
-                name = target.names[index] if len(target.names) == count else name
+                if len(target.names) == len(by_index) == 1:  # of a cell, whose state is its output
+                    name = target.names[0]
+                else:
+                    name = target.names[index] if len(target.names) == count else self._part_noun(item, index)
                 bound_names.append(self._bind(by_index[index], allowed(name, _RESERVED), position))
             self.body.statements.append(Statement(tuple(bound_names), code, unpacks=True))
             for value in results:

@@ -10,7 +10,7 @@ from typing import Any
 from wdport.porting.lowering.keras_graph import unused
 from wdport.porting.source.code import Code, text
 from wdport.porting.source.rolled import rolled
-from wdport.porting.source.statements import NUMBER, Loop, Statement
+from wdport.porting.source.statements import NUMBER, Loop, Statement, equal_pieces
 
 
 def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> list[Any]:
@@ -126,30 +126,16 @@ def repetitions(statements: Sequence[Statement], position: int, period: int) -> 
     if not any(first) or any(index != 0 for one in first for _, index in one):
         return 1
     texts = [_alike(one) for one in statements[position : position + period]]
-    times = 1
+    times, second = 1, list[list[bool] | None]()
     while position + (times + 1) * period <= len(statements):
         chunk = statements[position + times * period : position + (times + 1) * period]
-        is_next = all(_is_next(text, _alike(one), times) for text, one in zip(texts, chunk, strict=True))
-        if not is_next or any(index != times for one in chunk for _, index in _elements(one)):
+        pieces = [equal_pieces(text, _alike(one), times) for text, one in zip(texts, chunk, strict=True)]
+        if None in pieces or any(index != times for one in chunk for _, index in _elements(one)):
             break
-        if times > 1 and _places(texts, chunk) != _places(texts, statements[position + period : position + 2 * period]):
+        if pieces != (second := second or pieces):
             break
         times += 1
     return times
-
-
-def _is_next(first: str, other: str, index: int) -> bool:
-    """Whether texts are equal up to numbers that are 0 in the first, and the index in the other."""
-    pieces, others = NUMBER.split(first), NUMBER.split(other)
-    return len(pieces) == len(others) and all(
-        piece == one or (piece, one) == ("0", str(index)) for piece, one in zip(pieces, others, strict=True)
-    )
-
-
-def _places(texts: Sequence[str], chunk: Sequence[Statement]) -> list[list[bool]]:
-    """Where numbers differ from those of the first pass."""
-    return [[piece == other for piece, other in zip(NUMBER.split(text), NUMBER.split(_alike(one)), strict=True)]
-            for text, one in zip(texts, chunk, strict=True)]  # fmt: skip
 
 
 def _alike(statement: Statement) -> str:

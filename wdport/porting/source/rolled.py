@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from wdport.porting.lowering.keras_graph import unused
 from wdport.porting.source.code import Code, text
-from wdport.porting.source.statements import NUMBER, Loop, Statement
+from wdport.porting.source.statements import NUMBER, Loop, Statement, equal_pieces
 
 FEWEST_PASSES, MOST_STATEMENTS = 3, 80
 """Passes of a loop, and statements of one of them."""
@@ -105,13 +105,11 @@ class _Passes:
             return False
         first_names = {name for statement in self.chunk for name in statement.names}
         names = [name for name in names_in(one.code) if name in first_names and name not in self.current]
-        pieces = NUMBER.split(str(first.code))
-        others = NUMBER.split(renamed(str(one.code), self.current))
-        if names or len(pieces) != len(others):
+        pieces = equal_pieces(str(first.code), renamed(str(one.code), self.current), number)
+        if names or pieces is None:
             return False
-        counted.append([piece == other for piece, other in zip(pieces, others, strict=True)])
-        return all(piece == other or (piece, other) == ("0", str(number))
-                   for piece, other in zip(pieces, others, strict=True))  # fmt: skip
+        counted.append(pieces)
+        return True
 
     def _part(self, statements: Sequence[Statement], number: int) -> int:
         """How many of the next statements are a pass that lacks some; 0 if they are not."""

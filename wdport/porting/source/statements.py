@@ -13,6 +13,16 @@ NUMBER = re.compile(r"(?<![\w.])(\d+)(?![\w.])")
 """A whole number in a line of code."""
 
 
+def equal_pieces(first: str, other: str, number: int) -> list[bool] | None:
+    """Which pieces of a line, split at its numbers, are equal in another pass of a loop, if all others are 0 in the
+    first pass and its ``number`` in the other; ``None`` if they are not."""
+    pieces, others = NUMBER.split(first), NUMBER.split(other)
+    fits = len(pieces) == len(others) and all(
+        piece == one or (piece, one) == ("0", str(number)) for piece, one in zip(pieces, others, strict=True)
+    )
+    return [piece == one for piece, one in zip(pieces, others, strict=True)] if fits else None
+
+
 @dataclass
 class Statement:
     """``names = code``; without names, a return or the code alone."""

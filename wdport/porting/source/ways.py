@@ -18,8 +18,8 @@ CALL = "call"
 
 @dataclass(frozen=True)
 class Way:
-    """How a module is called: the method, the arguments that are no tensors, and in another order than the module's
-    inputs, their positions and names; "" for those without."""
+    """How a module is called: the method, and the arguments that are no tensors. If its class has the inputs in another
+    order, ``order`` has the position of each, and the name of those that are given by name."""
 
     method: str = CALL
     arguments: Mapping[str, Literal] = field(default_factory=dict)
