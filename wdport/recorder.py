@@ -1581,6 +1581,25 @@ def isolate(module: Module, inputs: Sequence[Nested], answers: Calls) -> tuple[O
     return outputs, calls
 
 
+def unused_calls(
+    module: Module, inputs: Sequence[Nested], outputs: Outputs, calls: Calls, names: Collection[str]
+) -> list[str]:
+    """Those of the ``calls`` of these submodules whose outputs change no output of ``module``, bit for bit: other
+    numbers take the place of each call's outputs in a run of its own. ``outputs`` and ``calls`` are of the same
+    inputs."""
+    unused = []
+    for name, call in calls.items():
+        if layer_of(name) in names and all(array.dtype.kind == "f" for array in leaves(call.outputs)):
+            others = tuple(1.0 - 2.0 * output for output in call.outputs)
+            changed, _ = isolate(module, inputs, {name: replace(call, outputs=others)})
+            if len(changed) == len(outputs) and all(
+                np.array_equal(one, other, equal_nan=one.dtype.kind == "f")
+                for one, other in zip(changed, outputs, strict=True)
+            ):
+                unused.append(name)
+    return unused
+
+
 def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None, fast: bool = False) -> Outputs:
     """The outputs of ``module`` for arrays (or lists of arrays), without gradients; their names in a dictionary or
     similar output are appended to ``names``. ``fast``: as torch runs it where no submodule is looked at."""

@@ -145,6 +145,58 @@ def test_layers_after_one_of_a_wrong_size_are_no_faults(tmp_path: Path) -> None:
     assert verdict.causes["a"] == ("strides (stride) (1, 1) where the reference has (2, 2)",)
 
 
+class Refined(nn.Module):
+    """Refines a state, and reads it after every step; returns one of the values it has read."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.step, self.read = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        read = []
+        for _ in range(4):
+            x = self.step(x).tanh()
+            read.append(self.read(x))
+        return read[2]
+
+
+def refined(steps: int) -> Any:
+    x = Input((4,))
+    step, read = layers.Dense(4, activation="tanh", name="step"), layers.Dense(2, name="read")
+    y = x
+    for _ in range(steps):
+        y = step(y)
+    return Model(x, read(y))
+
+
+def three_steps() -> Any:
+    return refined(3)
+
+
+def two_steps() -> Any:
+    return refined(2)
+
+
+REFINED = """format: 2
+inputs: ["x: b 4"]
+layers:
+  - {torch: step, keras: step, kind: linear, then: tanh}
+  - {torch: read, keras: read, kind: linear}
+"""
+
+
+@pytest.mark.parametrize("made", ["three_steps", "two_steps"])
+def test_a_port_may_leave_out_only_calls_that_no_output_depends_on(tmp_path: Path, made: str) -> None:
+    with few_cases():
+        verdict = verify_own(tmp_path, REFINED, Refined(), f"{__name__}:Refined", f"{__name__}:{made}")
+    assert bool(verdict) == (made == "three_steps")
+    assert (
+        "read is called 4 times, the port's read once: no output depends on read, read#2, read#4" in verdict.summary()
+    )
+    step = "step is called 4 times, the port's step 3 times: no output depends on step#4"
+    assert (step if verdict else "step is called 4 times, the port's step 2 times\n") in verdict.summary()
+
+
 class Pooled(nn.Module):
     """Functions of torch between modules."""
 

@@ -451,10 +451,10 @@ def build_stepped(kept: slice) -> Callable[[], nn.Module]:
     return lambda: Stepped(kept)
 
 
-every, later = build_stepped(slice(None)), build_stepped(slice(1, None))
+every, later, inner = build_stepped(slice(None)), build_stepped(slice(1, None)), build_stepped(slice(1, 3))
 
 
-@pytest.mark.parametrize("kept", ["every", "later"])
+@pytest.mark.parametrize("kept", ["every", "later", "inner"])
 def test_steps_are_a_loop_if_their_values_are_used_one_by_one_or_together(kept: str) -> None:
     port = write_port(f"{__name__}:{kept}", ["x: b 4 3"])
     prove_port(port)

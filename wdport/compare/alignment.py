@@ -7,6 +7,7 @@ inputs are known.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from wdport.compare.calls import Calls, layer_of, leaves
 from wdport.compare.candidate import Candidate
-from wdport.compare.findings import Finding
+from wdport.compare.findings import Finding, notice
 from wdport.compare.pairs import Pair
 from wdport.compare.reference import Reference
 from wdport.compare.results import TapResult
@@ -73,6 +74,8 @@ class Alignment:
         self.modules = dict(modules["float64"].named_modules(remove_duplicate=False)) if modules else {}
         self.taps = stated_by(taps, self.modules)
         self.outputs_alone = bool(self._layers) and not taps and not is_one_layer(table)
+        self._reference = reference
+        self._unused: dict[tuple[tuple[str, int], ...], Sequence[str]] = {}  # by modules and their numbers of calls
         self._copies = copies_of(table, self.modules, reference.names, self._layers, features)
         self.unconverted = unconverted(table, reference.names, self._layers, features)
         self.without_module = without_module(table, reference.names, features)
@@ -117,9 +120,31 @@ class Alignment:
         complete = len(observation.inputs) == self._inputs
         self.timed = scalar_fed(observation.inputs, observation.calls) if complete else {}
         self._once = [tap for tap in self.taps if tap not in self.left_out and tap not in self.reused]
-        self.taps, faults = every_call(self._once, theirs, ours, self._copies)
+        self.taps, findings = self._every_call(observation, ours)
         self.compare_settings(observation, shapes)
-        return self._results(self.taps, ours), faults
+        return self._results(self.taps, ours), findings
+
+    def _every_call(self, observation: Observation, ours: Mapping[str, str]) -> tuple[list[Tap], list[Finding]]:
+        """As :func:`every_call`; calls whose outputs the reference does not use, which the port may leave out, are no
+        fault."""
+        theirs = callers(observation.calls)
+        taps, faults = every_call(self._once, theirs, ours, self._copies)
+        if not faults:
+            return taps, faults
+        numbers = Counter(map(layer_of, theirs))
+        key = tuple((fault.subject, numbers[fault.subject]) for fault in faults)
+        if key not in self._unused:
+            self._unused[key] = self._reference.unused_calls(observation, [name for name, _ in key])
+        unused = {name: [call for call in self._unused[key] if layer_of(call) == name] for name, _ in key}
+        used = {call: caller for call, caller in theirs.items() if call not in unused.get(layer_of(call), ())}
+        remaining = {fault.subject for fault in every_call(self._once, used, ours, self._copies)[1]}
+        compared = {call: caller for call, caller in theirs.items() if call in used or layer_of(call) in remaining}
+        taps, _ = every_call(self._once, compared, ours, self._copies)
+        return taps, [
+            fault if fault.subject in remaining
+            else notice(f"{fault.detail}: no output depends on {', '.join(unused[fault.subject])}", fault.subject)
+            for fault in faults
+        ]  # fmt: skip
 
     def _has_no_weights(self, tap: Tap) -> bool:
         """Whether neither side of a tap has parameters or buffers, such as those of a pooling."""
@@ -131,12 +156,12 @@ class Alignment:
     def extend(self, observation: Observation, shapes: Calls) -> tuple[dict[str, TapResult], list[Finding]]:
         """Add the calls that a later case makes and none before did; returns as :meth:`settle`."""
         ours = callers(shapes)
-        taps, faults = every_call(self._once, callers(observation.calls), ours, self._copies)
+        taps, findings = self._every_call(observation, ours)
         references = {tap.reference for tap in self.taps}
         more = [tap for tap in taps if tap.reference not in references]
         self.taps += more
         self.later |= {tap.reference for tap in more}
-        return self._results(more, ours), faults
+        return self._results(more, ours), findings
 
     @property
     def always(self) -> list[Tap]:

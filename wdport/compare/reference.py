@@ -92,6 +92,9 @@ class Reference(Protocol):
         """How far every tap moves in ``case`` when everything that it is given is perturbed by one rounding; for
         "float32", the largest errors of the reference itself in further runs. The modules ``taps`` are isolated."""
 
+    def unused_calls(self, observation: Observation, names: Collection[str]) -> Sequence[str]:
+        """The calls of these modules that change no output of the network; none is known of a recording."""
+
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         """The outputs at ``times`` (n,) of these modules, which are fed one number per sample; modules that were not
         recorded are left out."""
@@ -227,6 +230,11 @@ class Live:
                     self._notes["the reference computes in float64, also where the network is in float32"] = None
                 return recorder.float32_errors(self.modules, case, inputs, taps)
             return recorder.conditioning(self.modules["float64"], case, inputs, taps)
+
+    def unused_calls(self, observation: Observation, names: Collection[str]) -> Sequence[str]:
+        with translated(), spent_on("running PyTorch"), recorder.highest_precision(), recorder.lifted():
+            inputs, outputs, calls = observation.inputs, observation.outputs, observation.calls
+            return recorder.unused_calls(self.modules["float64"], inputs, outputs, calls, names)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         with translated():

@@ -231,24 +231,30 @@ def every_call(
     """One tap for each call of layers that are called several times, in the order of the reference's calls, and
     findings on layers that the two sides call a different number of times; ``copies`` as of :func:`copies_of`."""
     call_taps, faults = [], []
-    counts = [Counter(map(layer_of, side)) for side in (reference, candidate)]
+    by_module: dict[str, list[str]] = {}
+    for call in reference:
+        by_module.setdefault(layer_of(call), []).append(call)
+    counts = Counter(map(layer_of, candidate))
     for tap in taps:
         paths = dict.fromkeys([tap.candidate, *copies.get(tap.reference, ())])
-        numbers = range(1, max(counts[1][path] for path in paths) + 1)
+        numbers = range(1, max(counts[path] for path in paths) + 1)
         # Copies are called one after the other, as the modules of a list are, and then again.
-        calls = [call_name(path, number) for number in numbers for path in paths if number <= counts[1][path]]
-        theirs, ours = counts[0][tap.reference], len(calls)
-        if theirs and ours and theirs != ours:
-            faults.append(fact(_calls(tap, theirs, ours), tap.reference))
+        ours = [call_name(path, number) for number in numbers for path in paths if number <= counts[path]]
+        theirs = by_module.get(tap.reference, [])
+        if theirs and ours and len(theirs) != len(ours):
+            faults.append(fact(_calls(tap, len(theirs), len(ours)), tap.reference))
         # At least one tap, even for a layer that is never called: it is then reported as not compared.
-        for number, call in enumerate(calls[: max(theirs, 1)] or [tap.candidate], 1):
-            call_taps.append(replace(tap, reference=call_name(tap.reference, number), candidate=call))
+        pairs = zip(theirs or [tap.reference], ours or [tap.candidate], strict=False)
+        call_taps += [replace(tap, reference=their, candidate=our) for their, our in pairs]
     order = {name: position for position, name in enumerate(reference)}
     return sorted(call_taps, key=lambda tap: order.get(tap.reference, len(order))), faults
 
 
 def _calls(tap: Tap, theirs: int, ours: int) -> str:
-    return f"{tap.reference} is called {theirs} times, the port's {tap.candidate} {ours} times"
+    times = "once" if ours == 1 else f"{ours} times"
+    return (
+        f"{tap.reference} is called {'once' if theirs == 1 else f'{theirs} times'}, the port's {tap.candidate} {times}"
+    )
 
 
 def called_otherwise(taps: Sequence[Tap], reference: Callers, candidate: Callers) -> dict[Tap, str]:

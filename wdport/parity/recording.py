@@ -218,6 +218,9 @@ class Replay:
     def conditioning(self, case: Case, dtype: str, taps: Collection[str]) -> Conditioning:
         return self._recording.conditioning(self._recorded(case), dtype)
 
+    def unused_calls(self, observation: Observation, names: Collection[str]) -> Sequence[str]:
+        return ()
+
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         sweeps = self._recording.sweeps()
         return {name: sweeps[name] for name in names if name in sweeps and len(sweeps[name].exact) == len(times)}

@@ -78,6 +78,10 @@ class Recalled(Live):
     def conditioning(self, case: Case, dtype: str, taps: Collection[str]) -> Conditioning:
         return self._once((case, dtype, tuple(taps)), partial(super().conditioning, case, dtype, taps))
 
+    def unused_calls(self, observation: Observation, names: Collection[str]) -> Sequence[str]:
+        key = tuple(array.tobytes() for array in observation.inputs)
+        return self._once((*key, *names), partial(super().unused_calls, observation, names))
+
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         """As :meth:`Live.sweep`; every call is with the same times."""
         return self._once(tuple(names), partial(super().sweep, names, times))
