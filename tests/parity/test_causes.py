@@ -197,6 +197,17 @@ def test_a_port_may_leave_out_only_calls_that_no_output_depends_on(tmp_path: Pat
     assert (step if verdict else "step is called 4 times, the port's step 2 times\n") in verdict.summary()
 
 
+def test_other_code_of_the_same_name_beside_the_table_is_noted(tmp_path: Path) -> None:
+    beside = tmp_path / "tests" / "parity" / "test_causes.py"
+    beside.parent.mkdir(parents=True)
+    with few_cases():
+        for text, noted in (("other code", 2), (Path(__file__).read_text(), 0)):
+            beside.write_text(text)
+            (tmp_path / "net.keras").unlink(missing_ok=True)
+            verdict = verify_own(tmp_path, REFINED, Refined(), f"{__name__}:Refined", f"{__name__}:three_steps")
+            assert verdict.summary().count("which is beside the mapping table") == noted
+
+
 class Pooled(nn.Module):
     """Functions of torch between modules."""
 

@@ -184,6 +184,7 @@ class KeptByKeras(Protocol):
         """Every variable by path, as Keras reads the file into a new model."""
 
 
+@runtime_checkable
 class OwnFamily(Family, KeptByKeras, Protocol):
     """The user's own model, described by its mapping table and the user's options."""
 

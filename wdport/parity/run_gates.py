@@ -9,11 +9,13 @@ gate.
 from __future__ import annotations
 
 import platform
+import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
+from pathlib import Path
 from typing import Final
 
 import jax
@@ -22,7 +24,7 @@ from wdport.compare.activities import seconds_since, seconds_spent, spent_on
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.comparison import Clock, Comparison
-from wdport.compare.findings import GATES, Finding, Gate
+from wdport.compare.findings import GATES, Finding, Gate, notice
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.reference import Reference, translated
@@ -30,7 +32,7 @@ from wdport.compare.run_cases import Say, compare
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.families.registry import package_of_family
-from wdport.families.roles import KeptByKeras, Referenced
+from wdport.families.roles import Family, KeptByKeras, OwnFamily, Referenced
 from wdport.families.shipped import HOME
 from wdport.model import Array
 from wdport.options import PathText
@@ -46,6 +48,7 @@ from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
 from wdport.parity.uses import NetworkInUse, use_gates
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
+from wdport.recorder import parted
 from wdport.version import VERSION
 
 
@@ -127,6 +130,7 @@ class _Run:
         self.comparison = self._compare()
         with spent_on("comparing"):
             unequal += rebuilt_otherwise(self.converted, self.sides.candidates, self._inputs)
+            unequal += other_code(self.prepared.family)
         self.gates = self._gates(unequal)
         self.more = self._full_battery()
         self.gates += [float64_gate(self.comparison), float32_gate(self.comparison), *self.more.gates]
@@ -256,6 +260,21 @@ def reference_of(prepared: Prepared, sides: Sides) -> tuple[ReferenceKind, str]:
     if package := package_of_family(prepared.family.name):
         return "library", package
     return "wdport", f"{HOME}.{prepared.family.name}"
+
+
+def other_code(family: Family) -> Iterator[Finding]:
+    """Notices on files beside the mapping table that are not the user's code that runs, though of its name: Python
+    finds the module in the current folder, or in the environment."""
+    if not isinstance(family, OwnFamily):
+        return
+    folder = Path(family.table.path).parent
+    for target in filter(None, (family.model, family.reference)):
+        name = parted(target)[0]
+        beside, used = folder / f"{name.replace('.', '/')}.py", getattr(sys.modules.get(name), "__file__", None)
+        if used and beside.is_file() and beside.read_bytes() != Path(used).read_bytes():
+            here, path = Path.cwd(), Path(used)
+            path = path.relative_to(here) if path.is_relative_to(here) else path
+            yield notice(f"the code of {target} is {path}, not {beside}, which is beside the mapping table")
 
 
 def begun(started: float) -> str:
