@@ -1047,6 +1047,27 @@ def by_sample(array: Array, count: int) -> Array | None:
     return array.reshape(count, -1)
 
 
+def rows_of_sample(rows: int, count: int, sample: int) -> list[int]:
+    """The places along a first axis of ``rows`` that may be of one of ``count`` samples: adjacent ones, as of windows
+    of an image, and ones that are a batch apart, as of two batches in one. Empty if the axis has not several for each
+    sample."""
+    several, rest = divmod(rows, count) if count > 1 else (0, 0)
+    if several < 2 or rest:
+        return []
+    return sorted({*range(sample * several, (sample + 1) * several), *range(sample, rows, count)})
+
+
+def squares_by_sample(array: Array, count: int) -> Array | None:
+    """The sum of the squares of the values that are, or may be, of each sample, as of :func:`by_sample` and
+    :func:`rows_of_sample`; ``None`` if the array has none for each."""
+    if (values := by_sample(array, count)) is not None:
+        return np.asarray(np.sum(np.square(values), 1))
+    if not array.ndim or not rows_of_sample(len(array), count, 0):
+        return None
+    sums = np.sum(np.square(array.reshape(len(array), -1)), 1)
+    return np.array([sums[rows_of_sample(len(array), count, sample)].sum() for sample in range(count)])
+
+
 def named_tensors(module: Module) -> dict[str, Tensor]:
     """Every parameter and buffer under each of its names: ``named_parameters`` has a shared one only once."""
     return {
@@ -1271,9 +1292,9 @@ class Spread:
         before = getattr(self, part)
         setattr(self, part, (max(before[0], square), max([before[1], *largest])))
         # With integers, such as the place of a maximum, to see whether a rounding decides them.
-        rows = [row for distance, _ in moves if (row := by_sample(distance, samples)) is not None]
+        rows = [row for distance, _ in moves if (row := squares_by_sample(distance, samples)) is not None]
         if rows:
-            squares = np.sum([np.sum(row * row, axis=1) for row in rows], axis=0)
+            squares = np.sum(rows, axis=0)
             self.samples[part] = np.maximum(squares, self.samples.get(part, 0.0)).tolist()
 
 

@@ -60,6 +60,11 @@ TABLES = {
     "Attended": IDS + LAYERS + EMBED + "".join(f"  - {{torch: {q}, keras: {q}, kind: linear}}\n" for q in "qk"),
 }  # fmt: skip
 TABLES["Imaged"] = 'inputs: ["x: b 4 4 4"]\n' + LAYERS + "  - {torch: first, keras: first, kind: conv2d, then: relu}\n"
+TABLES["Siamese"] = (
+    'inputs: ["first: b c=3 h=8 w=8 -> b h w c", "second: b c=3 h=8 w=8 -> b h w c"]\n' + LAYERS
+    + "  - {torch: convs.<i>, keras: convs_<i>, kind: conv2d}\n"
+    + "  - {torch: norms.<i>, keras: norms_<i>, kind: group_norm}\n"
+)  # fmt: skip
 TABLES["Tied"] = 'inputs: ["x: b 8"]\n' + LAYERS + "  - {torch: first, keras: first, kind: linear}\n"
 TABLES |= {"padded": TABLES["Recurrent"], "Trained": TABLES["Steps"], "Routed": TABLES["Steps"]}
 
@@ -87,10 +92,12 @@ FAULTS = [
     ("Marked", "seen"),
     ("Normed", "trains"),
     ("Tied", "tied_small"),
+    ("Siamese", "siamese_capped"),
 ]
 CONTROLS = [("Recurrent", "recurrent"), ("Pooled", "pooled"), ("Placed", "placed"), ("Gappy", "gappy"),
             ("Normed", "network"), ("Attended", "attended"), ("Steps", "cached"), ("Rows", "rows"),
-            ("Windowed", "windowed"), ("Crossed", "crossing"), ("Marked", "marked")]  # fmt: skip
+            ("Windowed", "windowed"), ("Crossed", "crossing"), ("Marked", "marked"),
+            ("Siamese", "siamese")]  # fmt: skip
 SOON = Setup(brief=True, causes=False)
 """For a port that is wrong: no more cases than show it."""
 

@@ -17,7 +17,7 @@ from wdport.compare.layer_errors import floors_of, output_errors
 from wdport.compare.measure import largest_error, relative_errors
 from wdport.compare.results import TapResult
 from wdport.model import Array
-from wdport.recorder import MASKING, Conditioning, Observation, Spread, by_sample
+from wdport.recorder import MASKING, Conditioning, Observation, Spread, squares_by_sample
 
 
 @dataclass(frozen=True)
@@ -81,8 +81,8 @@ def undetermined(conditioning: Conditioning, observation: Observation, case: Cas
         before |= isolated | running
         inputs = lost(spread.samples.get("fed", []), call.inputs)
         loose[name] = {"fed": inputs | before, "made": isolated, "running": running | before}
-    rows = [by_sample(array, len(floors)) for array in conditioning.outputs]
-    moved = [np.sum(np.square(row), 1) for row in rows if row is not None]
+    rows = [squares_by_sample(array, len(floors)) for array in conditioning.outputs]
+    moved = [row for row in rows if row is not None]
     loose[OUTPUT] = {"made": before | (lost(np.sum(moved, 0).tolist(), observation.outputs) if moved else set())}
     return loose
 
@@ -119,9 +119,10 @@ def _effect(spread: Spread, part: str, values: Sequence[object], floors: Sequenc
 
 
 def _sizes(values: Sequence[object], batch: int) -> Array | None:
-    """The norm of every sample of a batch, of all arrays that have its axis; ``None`` if there are none."""
-    rows = [row for array in _unmasked(values) if (row := by_sample(array, batch)) is not None]
-    return np.sqrt(np.sum([np.sum(row * row, axis=1) for row in rows], axis=0)) if rows else None
+    """The norm of every sample of a batch, of all arrays that have its axis, or a multiple of it; ``None`` if there are
+    none."""
+    rows = [row for array in _unmasked(values) if (row := squares_by_sample(array, batch)) is not None]
+    return np.sqrt(np.sum(rows, axis=0)) if rows else None
 
 
 def beyond(result: TapResult, error: float, allowed: float) -> float:

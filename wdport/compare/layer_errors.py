@@ -20,7 +20,7 @@ from wdport.compare.relations import arrangement, same
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Shape
 from wdport.model import Array, Signature
-from wdport.recorder import TINY, by_sample, inside
+from wdport.recorder import TINY, by_sample, inside, rows_of_sample
 
 
 class InPort:
@@ -257,6 +257,11 @@ def _error(candidate: Array, reference: Array, floors: Sequence[float], ordinary
             return 0.0
         candidate, reference = candidate[counted], reference[counted]
         floors = tuple(floor for floor in floors if floor < inf)
+    elif inf in floors and candidate.ndim:
+        lost = [row for index, floor in enumerate(floors) if floor == inf
+                for row in rows_of_sample(len(candidate), len(floors), index)]  # fmt: skip
+        if lost:
+            candidate, reference, floors = np.delete(candidate, lost, 0), np.delete(reference, lost, 0), ()
     of_samples = sample_errors(candidate, reference, floors, ordinary) if floors else 0.0
     return of_samples if len(floors) == 1 else max(relative_l2(candidate, reference), of_samples)
 

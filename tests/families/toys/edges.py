@@ -180,6 +180,37 @@ def imaged(first: bool = False, wrong: bool = False) -> Any:
 imaged_first, imaged_wrong = partial(imaged, True), partial(imaged, False, True)
 
 
+class Siamese(nn.Module):
+    """Two images in one batch, through norms that amplify the rounding of a constant image."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.convs = nn.ModuleList(nn.Conv2d(4 if index else 3, 4, 3, padding=1) for index in range(7))
+        self.norms = nn.ModuleList(nn.InstanceNorm2d(4) for _ in range(7))
+        self.head = nn.Linear(4, 2)
+
+    def forward(self, first: Tensor, second: Tensor) -> Tensor:
+        x = torch.cat([first, second])
+        for conv, norm in zip(self.convs, self.norms, strict=True):
+            x = torch.relu(norm(conv(x)))
+        first, second = x.mean((2, 3)).chunk(2)
+        return self.head(first - second)
+
+
+def siamese(functions: str = "rrrrrrr") -> Any:
+    first, second = keras.Input((8, 8, 3), name="first"), keras.Input((8, 8, 3), name="second")
+    x = ops.concatenate([first, second], 0)
+    for index, function in enumerate(functions):
+        x = layers.Conv2D(4, 3, padding="same", name=f"convs_{index}")(x)
+        x = layers.GroupNormalization(4, epsilon=1e-5, center=False, scale=False, name=f"norms_{index}")(x)
+        x = ops.relu(x) if function == "r" else ops.relu6(x)
+    one, other = ops.split(ops.mean(x, (1, 2)), 2)
+    return keras.Model([first, second], layers.Dense(2, name="head")(one - other))
+
+
+siamese_capped = partial(siamese, "rrrr6rr")
+
+
 class Marked(nn.Module):
     """Ids to numbers; one is that of a hidden token, and others than the first hundred have a table of their own."""
 
