@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 if TYPE_CHECKING:
-    from wdport.options import Declared
+    from wdport.base.options import Declared
     from wdport.parity.pytest_items import Tested, Verdicts
     from wdport.parity.verdict import Verdict
     from wdport.parity.verify_options import Pair
@@ -246,7 +246,7 @@ def _tested_pairs(config: pytest.Config) -> list[Tested]:
             raise pytest.UsageError(f"--wdport-{name} is given more often than --wdport-checkpoint")
     if not sources:
         return []
-    from wdport.errors import WdportError
+    from wdport.base.errors import WdportError
     from wdport.parity.pytest_items import Tested, message
 
     verdicts = _verdicts(config)
@@ -283,8 +283,8 @@ def _verdicts(config: pytest.Config) -> Verdicts:
 
 def _pair(given: Given, converted: Any, **changed: Any) -> Pair:
     """A pair of these files, with the options for all pairs except those ``changed``."""
+    from wdport.base.options import options_of
     from wdport.cli.click_options import parse_values
-    from wdport.options import options_of
     from wdport.parity.verify_options import Pair, is_fresh
 
     shared, declared = given.shared(), options_of(Pair)

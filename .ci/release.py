@@ -14,11 +14,11 @@ ROOT = Path(__file__).parents[1]
 
 
 def package_version(root: Path) -> str:
-    """The version in pyproject.toml; raises ``SystemExit`` where ``wdport.version`` has another one."""
+    """The version in pyproject.toml; raises ``SystemExit`` where ``wdport.base.version`` has another one."""
     declared = re.search(r'^version = "([^"]+)"$', (root / "pyproject.toml").read_text(encoding="utf-8"), re.MULTILINE)
-    carried = re.search(r'^VERSION: Final = "([^"]+)"$', (root / "wdport/version.py").read_text(), re.MULTILINE)
+    carried = re.search(r'^VERSION: Final = "([^"]+)"$', (root / "wdport/base/version.py").read_text(), re.MULTILINE)
     if declared is None or carried is None or declared[1] != carried[1]:
-        raise SystemExit("pyproject.toml and wdport/version.py have different versions; make them equal")
+        raise SystemExit("pyproject.toml and wdport/base/version.py have different versions; make them equal")
     return declared[1]
 
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 
 import wdport
-from wdport.shared_types import POLICIES
+from wdport.base.shared_types import POLICIES
 from wdport.uses.sampling import Sampler, plan_of, programs_of
 
 

@@ -30,7 +30,7 @@ import numpy as np
 import torch
 
 import wdport
-from wdport.jax_settings import fast_run
+from wdport.base.jax_settings import fast_run
 from wdport.uses.diffusion.noise import lay_out
 from wdport.uses.diffusion.run_plan import first_carry, plan_rows, run_rows
 from wdport.uses.sampling.network import Network, keras_network

@@ -19,7 +19,7 @@ import torch
 
 import wdport
 from wdport.cli.main import main
-from wdport.keras_runtime import exact_float64
+from wdport.models.keras_runtime import exact_float64
 from wdport.optimizers.schedules import one_cycle
 from wdport.optimizers.torch_like import Adam, TorchOptimizer
 from wdport.uses.data.pipeline import transform_dataset

@@ -22,8 +22,8 @@ from wdport.compare.measure import like, relative_l2
 from wdport.compare.probe import Probe
 from wdport.compare.taps import align
 from wdport.conversion.load import open_converted
-from wdport.keras_runtime import layers_by_path
 from wdport.mapping.table import choose_table
+from wdport.models.keras_runtime import layers_by_path
 from wdport.recorder import module_names, record, run
 from wdport.uses.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
 from wdport.uses.diffusion.schedules import NoiseSchedule, step_list
@@ -157,7 +157,7 @@ def test_verify_passes(case: Case) -> None:
 def test_the_training_loss_and_its_gradients(case: Case) -> None:
     """The public code's loss and the gradient by every parameter, lifted to float64: to 1e-10 each."""
     from wdport.conversion.prepare import Settings, prepare
-    from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
+    from wdport.models.keras_runtime import exact_float64, set_variable, variables_by_path
     from wdport.uses.diffusion.loss import RandomBatch
     from wdport.uses.waveletdiff.loss import diffusion_loss
 

@@ -23,9 +23,9 @@ from conftest import ROOT
 from parity_tests.test_golden import NAMES, read_arrays
 from parity_tests.test_verdicts import failed
 from tests.make import SETTINGS, SMALL, TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, record_small, save
+from wdport.base.errors import IncompleteError, InputError, MisfitError
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
-from wdport.errors import IncompleteError, InputError, MisfitError
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import verify_recording
 from wdport.recorder import build, lifted, record, run

@@ -32,9 +32,9 @@ from tests.make import (
     record_small,
     save,
 )
+from wdport.base.errors import MisfitError
 from wdport.cli.main import main
 from wdport.compare.findings import Gate
-from wdport.errors import MisfitError
 from wdport.parity import model_pair as sides
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import verify_recording

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import pywt
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.uses.wavelets import WaveletTransform
 from wdport.uses.wavelets.check import bound, wavelet_errors, wavelet_gate
 from wdport.uses.wavelets.lengths import BOUNDARY_MODES

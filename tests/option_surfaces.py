@@ -14,7 +14,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Final
 
-from wdport.options import Argument, CommandOnly, Declared, Elsewhere, options_of
+from wdport.base.options import Argument, CommandOnly, Declared, Elsewhere, options_of
 from wdport.parity.verify_options import PairOptions, RunOptions
 
 ROOT: Final = Path(__file__).parents[1]

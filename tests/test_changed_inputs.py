@@ -11,10 +11,10 @@ import torch
 from safetensors.torch import save_file
 
 import wdport
+from wdport.base.errors import InputError
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import read_small, unchanged
-from wdport.errors import InputError
 
 from .make import SETTINGS, make_state, save
 

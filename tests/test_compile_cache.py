@@ -19,9 +19,9 @@ from jax._src import lru_cache
 import wdport
 from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from tests.uses.training.points import points
-from wdport import jax_settings as compile_cache
+from wdport.base import jax_settings as compile_cache
+from wdport.base.jax_settings import FAST_COMPILE, fast_compile, known_options
 from wdport.compare.programs import CompiledProgram
-from wdport.jax_settings import FAST_COMPILE, fast_compile, known_options
 
 __all__ = ["points"]
 
@@ -117,7 +117,7 @@ import jax
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
 jax.jit(lambda x: x + 1)(1)
 before = len(list(__import__("pathlib").Path(jax.config.jax_compilation_cache_dir).iterdir()))
-from wdport.jax_settings import Unusable, leave_unsafe_cache
+from wdport.base.jax_settings import Unusable, leave_unsafe_cache
 try:
     leave_unsafe_cache()
 except Unusable:

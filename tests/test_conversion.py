@@ -13,8 +13,8 @@ import torch
 
 import wdport
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
+from wdport.base.errors import InputError, MisfitError, WdportError
 from wdport.conversion.load import open_converted
-from wdport.errors import InputError, MisfitError, WdportError
 from wdport.files.model_files import read_variables
 
 State = dict[str, Any]

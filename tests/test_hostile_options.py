@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from tests.command import Cli
+from wdport.base.errors import InputError, WdportError
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.model_folder import read_config
 from wdport.checkpoint.regular_file import read_option, read_small
-from wdport.errors import InputError, WdportError
 from wdport.mapping.strict_yaml import read_yaml
 from wdport.mapping.table import load_table
 from wdport.parity.policy.baseline import read_baseline

@@ -8,7 +8,7 @@ from importlib import import_module
 
 import pytest
 
-from wdport.moved import MOVED, present_name
+from wdport.base.former_names import MOVED, present_name
 
 EARLIER = {
     "wdport.sampling.request": "wdport.uses.sampling.request",

@@ -13,9 +13,9 @@ import pytest
 
 import wdport
 from tests.option_surfaces import ROOT, written
+from wdport.base.errors import UsageError
+from wdport.base.options import Argument, Interval, Range, Unrecorded, interval_of, options_of, require_within
 from wdport.cli.verify import command
-from wdport.errors import UsageError
-from wdport.options import Argument, Interval, Range, Unrecorded, interval_of, options_of, require_within
 from wdport.parity.verify_options import Pair, PairOptions, RunOptions
 
 OPTIONS = {**options_of(PairOptions), **options_of(RunOptions)}

@@ -20,10 +20,10 @@ import wdport
 import wdport.parity.pytest_items
 import wdport.uses.waveletdiff.reference
 from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
+from wdport.base.errors import MachineError, UsageError
 from wdport.compare.findings import Gate, measure
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
-from wdport.errors import MachineError, UsageError
 from wdport.parity import verify as running
 from wdport.parity.planned_items import PlannedItems, expected
 from wdport.parity.policy import make_baseline, write_baseline

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from wdport.nets.dropout import Dropout
-from wdport.random_bits import one_loop
+from wdport.nets.random_bits import one_loop
 
 KEY = jax.random.key(7)
 SHAPES = [(), (3,), (5, 7), (4, 3, 2, 5), (0, 3), (2, 0)]

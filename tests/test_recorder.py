@@ -22,11 +22,11 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 from tests.make import SMALL, TWO_LEVELS, make_state, record_small, save
 from tests.user_model import small
 from wdport import recorder
+from wdport.base.errors import IncompleteError
 from wdport.checkpoint.state_dict import COMPONENTS
 from wdport.compare.calls import CASES
 from wdport.compare.measure import relative_l2
 from wdport.compare.reference import Live
-from wdport.errors import IncompleteError
 from wdport.recorder import (
     Refusal,
     build,

@@ -12,9 +12,9 @@ import pytest
 import wdport
 from tests.bad.ground import ground
 from tests.make import SETTINGS
+from wdport.base.errors import WdportError
 from wdport.conversion.converted_optimizer import save_optimizer
 from wdport.conversion.stream_writer import Storage
-from wdport.errors import WdportError
 from wdport.files.animation import require_frames
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import Target, choose_target

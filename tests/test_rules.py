@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from wdport.mapping.axes import AxisError, ExpressionSide, Rule, parse_rule
 from wdport.mapping.rearrange import apply_rule
-from wdport.model import Array
+from wdport.models.interface import Array
 
 DTYPES = ("float16", "float32", "float64", "uint16", "int64", "bool")
 NAN_PAYLOADS = {"float16": 0x7D01, "float32": 0xFFA00123, "float64": 0x7FF0000000000007}

@@ -14,7 +14,7 @@ import pywt
 
 import wdport
 from tests.make import SETTINGS, SMALL, make_state, save
-from wdport.errors import MisfitError, UsageError
+from wdport.base.errors import MisfitError, UsageError
 from wdport.uses.data import Statistics
 
 SERIES = """

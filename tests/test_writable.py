@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tests.command import Cli
+from wdport.base.errors import MachineError, UsageError
 from wdport.cli.documents import reports, require_reports
-from wdport.errors import MachineError, UsageError
 from wdport.files.outputs import writable
 
 

@@ -9,18 +9,18 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from wdport.backend import choose_backend, register_models
-from wdport.errors import WdportError
-from wdport.moved import find_moved
-from wdport.version import VERSION as __version__
+from wdport.base.errors import WdportError
+from wdport.base.former_names import find_moved
+from wdport.base.version import VERSION as __version__
+from wdport.families.backend import choose_backend, register_models
 
 if TYPE_CHECKING:
     from wdport.conversion.convert import Conversion, convert
     from wdport.conversion.converted_optimizer import load_optimizer, save_optimizer
     from wdport.conversion.load import load_model
+    from wdport.parity.port import Port
     from wdport.parity.verdict_api import Verdict
     from wdport.parity.verify import verify, verify_recording
-    from wdport.port import Port
     from wdport.proving.api import write_port
     from wdport.proving.port import WrittenPort
     from wdport.uses.evaluation.api import evaluate
@@ -45,7 +45,7 @@ _LAZY = {
     "load_model": "wdport.conversion.load",
     "load_optimizer": "wdport.conversion.converted_optimizer",
     "new_model": "wdport.uses.training.model",
-    "Port": "wdport.port",
+    "Port": "wdport.parity.port",
     "Samples": "wdport.uses.sampling",
     "sample": "wdport.uses.sampling",
     "save_optimizer": "wdport.conversion.converted_optimizer",

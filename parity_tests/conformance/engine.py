@@ -24,21 +24,21 @@ from wdport.compare.reference import Live
 from wdport.compare.run_cases import compare
 from wdport.compare.setting_values import Setting
 from wdport.compare.settings import compare_pair
-from wdport.keras_runtime import (
-    float64,
-    layers_by_path,
-    set_variable,
-    unfilled,
-    variables_by_path,
-)
 from wdport.mapping.axes import parse_rule
 from wdport.mapping.names import NamePattern
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.rows import Table, TapRow
 from wdport.mapping.table import parse_table
-from wdport.model import Array, Signature
-from wdport.model import Port as Output
+from wdport.models.interface import Array, Signature
+from wdport.models.interface import Port as Output
+from wdport.models.keras_runtime import (
+    float64,
+    layers_by_path,
+    set_variable,
+    unfilled,
+    variables_by_path,
+)
 
 from .layers import Cut, Twin
 from .pair import OF_THE_PAIR, Pair, State

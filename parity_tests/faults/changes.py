@@ -10,7 +10,7 @@ import keras
 import numpy as np
 
 from wdport.families.faults import Change, array_of, attributes, calling, holding
-from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import Array, KerasLayer, KerasModel, KerasTensor
 
 
 def swapped(first: str, second: str) -> Change:

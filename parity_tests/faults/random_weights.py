@@ -7,7 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
-from wdport.model import Array
+from wdport.models.interface import Array
 
 Law = Callable[[str, torch.Tensor], tuple[float, float] | None]
 """The mean and the deviation of a parameter; none if it stays as it is."""

@@ -10,7 +10,7 @@ from dataclasses import replace
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.diffusion.diffusion import Diffusion
 from wdport.uses.diffusion.faults import SAMPLERS, TARGET_MIXED_UP, SamplerFault, again
 from wdport.uses.diffusion.flow import FEW, SINGULAR, Flow

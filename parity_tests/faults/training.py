@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from wdport.model import Array, Batch
+from wdport.models.interface import Array, Batch
 from wdport.optimizers.torch_like import Adam
 from wdport.parity.optimizer_gate import PortTraining
 from wdport.parity.training_faults import (

@@ -9,7 +9,7 @@ from keras import ops
 
 from parity_tests.faults.changes import without_bias
 from wdport.families.faults import Mutant, array_of, attributes, calling, holding, setting
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.ts2vec.config import Config
 
 GELU = ("*/gelu?",)

@@ -35,15 +35,15 @@ import torch
 from parity_tests.port.corpus import CORPUS
 from parity_tests.port.entries import Entry
 from wdport import recorder
+from wdport.base.errors import WdportError
+from wdport.base.jax_settings import use_compile_cache
 from wdport.compare.probe import is_tensor
 from wdport.compare.reference import translated
-from wdport.errors import WdportError
 from wdport.files.atomic import scratch_folder
-from wdport.jax_settings import use_compile_cache
-from wdport.keras_runtime import float64, set_variable, unfilled, variables_by_path
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
-from wdport.model import Array
+from wdport.models.interface import Array
+from wdport.models.keras_runtime import float64, set_variable, unfilled, variables_by_path
 from wdport.parity.reports.phrases import claim
 from wdport.porting.graph import Graph
 from wdport.porting.lowering.comparison import error_of, filled, tensors_of

@@ -21,11 +21,11 @@ import keras
 import numpy as np
 import torch
 
+from wdport.base.errors import WdportError
 from wdport.compare.probe import Probe
-from wdport.errors import WdportError
-from wdport.keras_runtime import children, exact_float64, layers_by_path
 from wdport.mapping.table import load_table
-from wdport.model import Array, KerasModel
+from wdport.models.interface import Array, KerasModel
+from wdport.models.keras_runtime import children, exact_float64, layers_by_path
 from wdport.recorder import Call, layer_of
 
 from .corpus import PAIRS

@@ -14,8 +14,8 @@ from torch import nn
 from parity_tests.conformance.engine import laid_out
 from wdport.compare.probe import stateless, tensors
 from wdport.families.user_functions import build_keras
-from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
-from wdport.model import Array
+from wdport.models.interface import Array
+from wdport.models.keras_runtime import exact_float64, set_variable, variables_by_path
 from wdport.recorder import parse_input
 
 from .corpus import Pair

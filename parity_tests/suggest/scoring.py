@@ -19,12 +19,12 @@ from typing import Any
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from wdport.base.errors import WdportError
 from wdport.cli.main import main
-from wdport.errors import WdportError
 from wdport.mapping.moves import Move
 from wdport.mapping.plan import _Draft
 from wdport.mapping.table import Table, load_table
-from wdport.model import Array
+from wdport.models.interface import Array
 
 from .corpus import PAIRS, Pair
 from .names import How

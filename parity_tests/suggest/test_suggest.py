@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from tests.families.quick import few_cases
+from wdport.base.errors import WdportError
 from wdport.cli.main import main
 from wdport.compare.setting_values import SettingsReport
 from wdport.conversion.check import settings_report
 from wdport.conversion.prepare import Settings
-from wdport.errors import WdportError
 
 from .corpus import PAIRS, Pair
 from .faults import edited, locate

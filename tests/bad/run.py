@@ -16,8 +16,8 @@ from pathlib import Path
 
 from tests.bad.case import Bad
 from tests.bad.ground import NAMES, ground, recording
+from wdport.base.limits import MAX_MESSAGE_CHARS
 from wdport.cli.main import main
-from wdport.limits import MAX_MESSAGE_CHARS
 
 LONGEST = 0.3
 """Seconds of computing that a refusal may take; the table is run in one process, with everything imported."""

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from wdport.base.errors import InputError, WdportError
+from wdport.base.limits import MAX_MESSAGE_CHARS
 from wdport.checkpoint import open_checkpoint
-from wdport.errors import InputError, WdportError
-from wdport.limits import MAX_MESSAGE_CHARS
 
 
 def read_all(path: Path, key: str | None = None) -> dict[str, bytes]:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from wdport.base.errors import InputError
 from wdport.checkpoint import open_checkpoint
-from wdport.errors import InputError
 
 from . import forge
 from .bad import refuse, refuse_bytes

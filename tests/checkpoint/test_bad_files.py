@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from tests.bad.series import npy
+from wdport.base.errors import InputError, MachineError
 from wdport.checkpoint import open_checkpoint
-from wdport.errors import InputError, MachineError
 
 from .bad import refuse
 from .forge import archive, in_tar, tarred

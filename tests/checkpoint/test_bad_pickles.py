@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from wdport.limits import MAX_DEPTH, MAX_OPCODES
+from wdport.base.limits import MAX_DEPTH, MAX_OPCODES
 
 from . import forge
 from .bad import refuse_bytes

@@ -12,9 +12,9 @@ import pytest
 import torch
 from safetensors import safe_open
 
+from wdport.base.errors import InputError, MisfitError
 from wdport.checkpoint import open_checkpoint
 from wdport.conversion.prepare import Settings, prepare
-from wdport.errors import InputError, MisfitError
 
 from ..make import make_state
 from .forge import entry, safetensors

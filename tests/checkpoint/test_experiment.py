@@ -15,10 +15,10 @@ import numpy as np
 import pytest
 import torch
 
+from wdport.base.errors import InputError, MachineError
+from wdport.base.limits import MAX_ARCHIVE_BYTES
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.state_dict import EMA, RAW
-from wdport.errors import InputError, MachineError
-from wdport.limits import MAX_ARCHIVE_BYTES
 
 from .forge import in_tar, tarred
 

@@ -12,11 +12,11 @@ from huggingface_hub import scan_cache_dir
 from safetensors.torch import save_file
 
 from tests.command import Cli
+from wdport.base.errors import InputError, WdportError
+from wdport.base.limits import MAX_DEPTH
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.model_folder import read_adjacent
 from wdport.conversion.convert import convert
-from wdport.errors import InputError, WdportError
-from wdport.limits import MAX_DEPTH
 
 from .bad import refuse
 from .legacy import saved

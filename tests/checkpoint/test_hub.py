@@ -15,8 +15,8 @@ from threading import Thread
 import pytest
 
 from tests.command import Refused
+from wdport.base.errors import InputError
 from wdport.checkpoint.hub import find_checkpoint, hub_name
-from wdport.errors import InputError
 from wdport.files.model_target import default_output
 
 from .test_folders import cached, model

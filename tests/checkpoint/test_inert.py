@@ -18,10 +18,10 @@ import torch
 
 from tests.bad import gadgets
 from tests.command import Cli
+from wdport.base.limits import MAX_UNREAD
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.symbols import ALIASES, MODULES, NAMES, resolve
-from wdport.limits import MAX_UNREAD
 
 from .bad import read_all, refuse, refuse_bytes
 from .forge import (

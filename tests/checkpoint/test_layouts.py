@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import torch
 
+from wdport.base.errors import MisfitError
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.state_dict import strip_prefixes
-from wdport.errors import MisfitError
 
 from .bad import refuse
 

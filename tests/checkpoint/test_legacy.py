@@ -12,8 +12,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wdport.base.errors import WdportError
 from wdport.checkpoint import open_checkpoint
-from wdport.errors import WdportError
 
 from .bad import read_all, refuse_bytes
 from .forge import DICT, LIST, SIX_FLOATS, name, number, pickled, table, tensor, text, tuple_of

@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from wdport.base.errors import WdportError
 from wdport.checkpoint.pickle_machine import _OPCODES
-from wdport.errors import WdportError
 
 from .bad import read_all
 from .forge import archive, name, pickled

@@ -15,15 +15,15 @@ import pytest
 import wdport
 from tests.checkpoint.bad import refuse, refuse_bytes
 from tests.checkpoint.forge import entry, in_tar, safetensors, tarred
+from wdport.base.errors import InputError, MachineError
+from wdport.base.limits import MAX_RANK
 from wdport.checkpoint import experiment, open_checkpoint, regular_file, sharded, symbols, zip_archive
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.source import Span, read_tensor
 from wdport.checkpoint.tensor import StorageRef, tensor_ref
 from wdport.checkpoint.zip_archive import Entry, _entry
-from wdport.errors import InputError, MachineError
 from wdport.files.locked_folder import read_private
-from wdport.limits import MAX_RANK
 
 END = pack("<4s4H2LH", b"PK\5\6", 0, 0, 0, 0, 0, 9, 0)
 """The end of a zip archive whose directory, which is empty, lies behind it."""

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
+from wdport.base.errors import InputError, MachineError, UsageError
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.tensor import TensorRef
-from wdport.errors import InputError, MachineError, UsageError
 
 from .forge import archive
 

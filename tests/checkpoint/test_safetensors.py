@@ -12,8 +12,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from wdport.base.errors import InputError
 from wdport.checkpoint import open_checkpoint
-from wdport.errors import InputError
 
 from .bad import refuse_bytes
 from .forge import entry, safetensors

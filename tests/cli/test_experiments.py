@@ -20,11 +20,11 @@ from tests.command import Cli
 from tests.families.quick import few_cases, network_verdict
 from tests.make import TINY, TWO_LEVELS, TWO_LEVELS_SET, make_state, save
 from tests.uses.data.test_transforms import prices
+from wdport.base.errors import UsageError
 from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
 from wdport.conversion import prepare
 from wdport.conversion.load import open_converted
-from wdport.errors import UsageError
 from wdport.uses.data.samples_reader import read_samples
 from wdport.uses.waveletdiff.config import Config
 

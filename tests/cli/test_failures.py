@@ -18,10 +18,10 @@ import wdport.cli.inspect
 from tests.bad.ground import ground
 from tests.command import Cli
 from tests.make import SET, SETTINGS, make_state, save
+from wdport.base.errors import MachineError
 from wdport.cli import machine
 from wdport.cli.foreign_errors import failure_of
 from wdport.cli.main import main
-from wdport.errors import MachineError
 from wdport.uses.sampling.parts import Parts
 
 FULL = "error: standard output: could not be written (No space left on device); free some space, or send it elsewhere\n"

@@ -15,9 +15,9 @@ import torch
 from tests.bad.ground import ground
 from tests.checkpoint.test_safetensors import A, B, sharded
 from tests.command import Cli
+from wdport.base.errors import InputError, UsageError
 from wdport.checkpoint.expected_hash import require_sha256, require_undamaged
 from wdport.cli.main import main
-from wdport.errors import InputError, UsageError
 from wdport.files.inputs import InputFiles
 
 SET = ["--set", "num_heads=2", "--set", "wavelet=db2", "--set", "seq_len=24"]

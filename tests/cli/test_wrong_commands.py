@@ -14,7 +14,7 @@ import pytest
 from tests.bad.run import snapshot
 from tests.cli.wrong_files import lay_out
 from tests.command import Cli
-from wdport.limits import MAX_MESSAGE_CHARS
+from wdport.base.limits import MAX_MESSAGE_CHARS
 
 WRONG: list[tuple[str, int, str]] = [
     ("transform good.ckpt", 2, "wdport: no verb 'transform'; wdport --help lists them"),

@@ -22,7 +22,7 @@ from wdport.compare.reference import Live
 from wdport.compare.run_cases import compare
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Table, TapRow
-from wdport.model import Array, Signature
+from wdport.models.interface import Array, Signature
 from wdport.recorder import parse_input
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wdport.base.errors import MisfitError
 from wdport.compare.calls import Call, ExpectedCall
 from wdport.compare.findings import FED, GATES, Finding, label, letter_of
 from wdport.compare.gate_bounds import UNIT_ROUNDOFF
@@ -16,7 +17,6 @@ from wdport.compare.gates import explained
 from wdport.compare.layer_errors import InPort, floors_of, narrowed, tap_errors
 from wdport.compare.measure import ErrorPair, Ranges, float32_share, like, relative_l2, ulps
 from wdport.compare.taps import Tap
-from wdport.errors import MisfitError
 from wdport.mapping.table import parse_table
 from wdport.parity.verdict import TapResult, locate
 from wdport.recorder import Case, Conditioning, Observation, Spread

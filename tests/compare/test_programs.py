@@ -16,9 +16,9 @@ import numpy as np
 import pytest
 from jax import lax
 
+from wdport.base.jax_settings import FAST_COMPILE, OPTIMIZED, SHORT_RUN, known_options
 from wdport.compare.probe import Probe
 from wdport.compare.programs import CompiledProgram, compared_numbers, sums_pairwise
-from wdport.jax_settings import FAST_COMPILE, OPTIMIZED, SHORT_RUN, known_options
 
 
 class Slow:

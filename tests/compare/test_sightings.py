@@ -12,13 +12,13 @@ import torch
 
 from wdport.compare.calls import CASES
 from wdport.compare.candidate import Candidate
+from wdport.compare.differing_cases import SAMPLES
 from wdport.compare.reference import Live
 from wdport.compare.results import locate
 from wdport.compare.run_cases import compare
-from wdport.compare.sightings import SAMPLES
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Table, TapRow
-from wdport.model import Signature
+from wdport.models.interface import Signature
 from wdport.recorder import EXTREMES, HIDDEN, UNUSUAL, parse_input
 
 FAULTS: dict[str, tuple[Any, str]] = {

@@ -19,6 +19,7 @@ from torch import nn
 
 from tests.families.test_custom import HEAD, TABLES
 from tests.make import SMALL, make_module
+from wdport.base.errors import IncompleteError, MisfitError, UsageError
 from wdport.compare.alignment import compare_settings
 from wdport.compare.calls import Call, ExpectedCall
 from wdport.compare.layouts import AFTER, Layout, axes, fed_in_port, in_port, laid_out, leaf_names
@@ -26,11 +27,10 @@ from wdport.compare.setting_values import SettingsReport
 from wdport.compare.taps import Tap, align, left_out, stated_by, unconverted, without_module
 from wdport.conversion.check import settings_report
 from wdport.conversion.prepare import Settings
-from wdport.errors import IncompleteError, MisfitError, UsageError
-from wdport.keras_runtime import layers_by_path
 from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.windows import PADDING_MODES
 from wdport.mapping.table import parse_table
+from wdport.models.keras_runtime import layers_by_path
 from wdport.recorder import module_names
 from wdport.uses.waveletdiff.family import FAMILY
 from wdport.uses.waveletdiff.port import WaveletDiff

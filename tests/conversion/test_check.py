@@ -10,10 +10,10 @@ import torch
 import wdport
 from tests.families.test_custom import TABLES, files
 from tests.make import NO_CROSS, QK_NORM, SETTINGS, SMALL, make_state, save
+from wdport.base.errors import MisfitError, UsageError, WdportError
 from wdport.conversion.check import check_table
 from wdport.conversion.prepare import Settings
 from wdport.conversion.table_documents import compare_files
-from wdport.errors import MisfitError, UsageError, WdportError
 from wdport.mapping.table import mappings_folder
 
 SHIPPED = sorted(mappings_folder().glob("*.yaml"))

@@ -12,15 +12,15 @@ import pytest
 import wdport
 from tests.families.test_custom import files
 from tests.make import SETTINGS, make_state, save
+from wdport.base.errors import InputError, MisfitError, UsageError
 from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.conversion.explain import RouteFacts, Routes, from_account, routes_of
 from wdport.conversion.load import open_account
 from wdport.conversion.prepare import Settings
-from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.model_files import read_variables
 from wdport.mapping.axes import find_rule
 from wdport.mapping.rearrange import apply_rule, combined
-from wdport.model import Array
+from wdport.models.interface import Array
 
 CASES = ["official", "gru", "lstm", "shared", "image"]
 

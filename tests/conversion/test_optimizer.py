@@ -22,11 +22,11 @@ from tests.families.test_custom import HEAD, TABLES
 from tests.families.toys import nets, residual_net
 from tests.families.toys.nets import randomised
 from tests.make import SETTINGS, save_run, stated
+from wdport.base.errors import InputError, MisfitError, UsageError
 from wdport.cli.main import main
 from wdport.conversion.convert import ConvertedOptimizer
 from wdport.conversion.optimizer_file import read_optimizer
-from wdport.errors import InputError, MisfitError, UsageError
-from wdport.keras_runtime import exact_float64
+from wdport.models.keras_runtime import exact_float64
 
 TABLE = """
 format: 2
@@ -250,7 +250,7 @@ def test_lightnings_file_goes_there_and_back(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["etth1-seq24-db2", "exchange-seq24-qknorm"])
 def test_recorded_losses_of_a_resumed_run(golden: Path, tmp_path: Path, name: str) -> None:
     """Five steps recorded from the public code. Its optimizer had beta1 0.9 then, not the cycle's last one."""
-    from wdport.keras_runtime import variables_by_path
+    from wdport.models.keras_runtime import variables_by_path
     from wdport.uses.diffusion.loss import RandomBatch
     from wdport.uses.waveletdiff.loss import diffusion_loss
 

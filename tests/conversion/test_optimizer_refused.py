@@ -19,10 +19,10 @@ from torch import nn
 import wdport
 from tests.conversion.test_optimizer import TWO, Two, saved
 from tests.make import stated
+from wdport.base.errors import InputError, WdportError
 from wdport.conversion import optimizer_parameters
 from wdport.conversion.converted_optimizer import optimizer_of
 from wdport.conversion.optimizer_file import FORMAT, Model, read_optimizer, write_optimizer
-from wdport.errors import InputError, WdportError
 from wdport.files.manifest_seal import sealed
 from wdport.files.outputs import writable
 from wdport.files.safetensors_writer import METADATA

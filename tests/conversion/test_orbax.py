@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import wdport
+from wdport.base.errors import MachineError, MisfitError, UsageError, WdportError
 from wdport.conversion.load import open_converted, sound_variables
-from wdport.errors import MachineError, MisfitError, UsageError, WdportError
 from wdport.families.registry import own_model
 from wdport.files.orbax_folder import nested
 

@@ -15,10 +15,10 @@ import torch
 import wdport
 from tests.command import Cli
 from tests.families.test_custom import files
+from wdport.base.errors import UsageError, WdportError
 from wdport.conversion import stream_writer
 from wdport.conversion.check import settings_report
 from wdport.conversion.prepare import Settings
-from wdport.errors import UsageError, WdportError
 
 Tensors = dict[str, torch.Tensor]
 WEIGHT = "conv1.weight"

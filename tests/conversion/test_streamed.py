@@ -18,10 +18,10 @@ from safetensors.torch import load_file, save_file
 
 import wdport
 from tests.command import Cli
+from wdport.base.errors import MachineError, MisfitError, UsageError, WdportError
 from wdport.conversion.convert import Conversion
 from wdport.conversion.load import open_converted, sound_variables
 from wdport.conversion.steps import Budget
-from wdport.errors import MachineError, MisfitError, UsageError, WdportError
 from wdport.families.registry import own_model
 from wdport.files.inputs import sha256_at
 from wdport.files.safetensors_writer import ShardedWriter

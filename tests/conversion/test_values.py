@@ -15,12 +15,12 @@ import wdport
 from tests.command import Cli
 from tests.families.test_custom import files
 from tests.families.toys import nets
+from wdport.base.errors import UsageError
 from wdport.checkpoint import open_checkpoint
 from wdport.cli.convert import values_text
 from wdport.cli.main import main
 from wdport.conversion.prepare import Settings, prepared_from
 from wdport.conversion.values import ValueFinding, ValueLint, find_unusual_values
-from wdport.errors import UsageError
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
 

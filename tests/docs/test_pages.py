@@ -16,7 +16,7 @@ from tests.docs.blocks import ROOT, Block, blocks_of, commands_of, pages, parse
 from tests.docs.compare import difference
 from tests.docs.files import FULL, PAGES
 from tests.docs.runner import Fault, Run, known_command, prepared, run
-from wdport import jax_settings as compile_cache
+from wdport.base import jax_settings as compile_cache
 from wdport.cli import completion
 from wdport.compare.findings import GATES
 

@@ -11,8 +11,8 @@ from unittest.mock import patch
 import jax
 import numpy as np
 
+from wdport.base.jax_settings import fast_compile
 from wdport.compare.calls import CASES
-from wdport.jax_settings import fast_compile
 from wdport.parity import verify
 from wdport.parity.run_gates import Setup
 from wdport.parity.verdict_api import Verdict

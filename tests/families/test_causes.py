@@ -13,7 +13,7 @@ import wdport
 from tests.command import Cli
 from tests.families.toys import difficult, gated
 from tests.families.toys.nets import randomised
-from wdport.errors import MisfitError, WdportError
+from wdport.base.errors import MisfitError, WdportError
 
 TABLE = """format: 2
 torch: tests.families.toys.difficult:tricky

@@ -11,7 +11,7 @@ import torch
 import wdport
 from parity_tests.conformance.engine import randomise
 from tests.families.toys.conformed import PAIRS, Net, Pair, table
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
 
 QUICK = [
     "conv1d, causal", "conv1d, stride 2, padding 1", "conv2d, padding_mode reflect", "conv2d, padding_mode circular",

@@ -18,10 +18,10 @@ import wdport
 from tests.command import Cli, Refused
 from tests.families.toys import nets
 from wdport import recorder
+from wdport.base.errors import WdportError
 from wdport.compare.measure import relative_l2
-from wdport.errors import WdportError
 from wdport.families import user_functions as code
-from wdport.keras_runtime import described, unfilled
+from wdport.models.keras_runtime import described, unfilled
 from wdport.parity.repro import load
 
 TABLES = {

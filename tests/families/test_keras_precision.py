@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from wdport.compare.measure import float32_share, relative_l2
-from wdport.keras_runtime import exact_float64
+from wdport.models.keras_runtime import exact_float64
 
 X = np.random.default_rng(0).standard_normal((4, 6, 16))
 

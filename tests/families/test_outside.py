@@ -25,12 +25,12 @@ from tests.families.test_recorded import run_each_without, run_without
 from tests.uses.masked_lm import make as masked_lm
 from tests.uses.unet2d import make as unet2d
 from tests.uses.wan_vae import make as wan_vae
-from wdport import extensions
+from wdport.base import extensions
+from wdport.base.errors import InputError, MachineError, MisfitError
 from wdport.cli.main import main
-from wdport.errors import InputError, MachineError, MisfitError
 from wdport.families.registry import find_family, known_names
-from wdport.libraries import released_class
 from wdport.mapping.table import choose_table, shipped_tables
+from wdport.uses.libraries import released_class
 from wdport.uses.masked_lm import reference as masked_lm_reference
 from wdport.uses.unet2d.config import Config
 from wdport.uses.unet2d.family import FAMILY

@@ -16,10 +16,10 @@ import wdport
 from tests.command import Cli, Refused
 from tests.families.test_custom import HEAD, TABLES, files
 from tests.families.toys import nets
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
 from wdport.families.custom import CustomConfig, CustomFamily, description, first_difference
 from wdport.families.registry import own_model
-from wdport.keras_runtime import fresh_names
+from wdport.models.keras_runtime import fresh_names
 
 pytestmark = pytest.mark.usefixtures("one_case")
 

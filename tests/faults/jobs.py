@@ -16,10 +16,10 @@ from pathlib import Path
 
 import numpy as np
 
+from wdport.base.errors import error_of
 from wdport.cli.documents import give, require_document
 from wdport.cli.execute import group
 from wdport.cli.main import main
-from wdport.errors import error_of
 from wdport.files.animation import video_target, write_video
 from wdport.files.atomic import track_write, write_text
 from wdport.files.figure import draw_samples, figure_target

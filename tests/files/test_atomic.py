@@ -18,7 +18,7 @@ from typing import Any
 
 import pytest
 
-from wdport.errors import MachineError
+from wdport.base.errors import MachineError
 from wdport.files.atomic import make_temporary, replacing, whole_file, write_text
 from wdport.files.outputs import LONGEST, is_temporary, writable
 

@@ -15,12 +15,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.files.hdf5_reference import by_h5py, by_us, tree
+from wdport.base.errors import InputError
+from wdport.base.limits import MAX_DEPTH
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source
-from wdport.errors import InputError
 from wdport.files.hdf5.structure import read_hdf5
 from wdport.files.keras_file import ArchiveWriter, WeightsWriter
-from wdport.limits import MAX_DEPTH
 
 LAYERS = {f"blocks/{index}/attention/{name}": (3, 2) for index in range(12) for name in ("kernel", "bias", "größe")}
 

@@ -20,10 +20,10 @@ import wdport
 from tests.bad.damage import resealed
 from tests.bad.ground import ground
 from tests.make import SETTINGS, make_state, save
+from wdport.base.errors import InputError, InternalError, MachineError, UsageError, WdportError
 from wdport.checkpoint.faults import Fault
 from wdport.conversion import load
 from wdport.conversion.load import open_converted
-from wdport.errors import InputError, InternalError, MachineError, UsageError, WdportError
 from wdport.files import manifest_seal as manifests
 from wdport.files import model_files, npz_file
 from wdport.files.atomic import whole_folder

@@ -13,7 +13,7 @@ import pytest
 import wdport
 from tests.bad.ground import ground
 from tests.make import SETTINGS, make_state, save
-from wdport.errors import InputError, MachineError, UsageError
+from wdport.base.errors import InputError, MachineError, UsageError
 from wdport.files import model_files as files
 
 

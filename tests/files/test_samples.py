@@ -12,7 +12,7 @@ import pytest
 from pyarrow import csv as arrow_csv
 from pyarrow import parquet
 
-from wdport.errors import InternalError, UsageError
+from wdport.base.errors import InternalError, UsageError
 from wdport.files.figure import draw_samples, figure_target
 from wdport.files.samples_writer import samples_target, write_samples
 

@@ -14,7 +14,7 @@ from wdport.files.manifest_seal import sealed
 from wdport.files.outputs import writable
 from wdport.files.sealed_archive import sealed_archive
 from wdport.files.zip_seal import FORMAT, SEAL
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.data.arrays import opened_npz
 
 ARRAYS = {"a": np.arange(12.0).reshape(3, 4), "b": np.arange(5, dtype=np.int32)}

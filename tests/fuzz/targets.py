@@ -188,7 +188,7 @@ def _exported(path: Path) -> Found:
 
 def _loaded(path: Path) -> Found:
     """By the loader that users copy, which has errors of its own."""
-    from wdport.errors import InputError
+    from wdport.base.errors import InputError
     from wdport.uses.exporting.loader import ArtifactError, load
 
     try:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tests.fuzz.targets import Found, Target
-from wdport.errors import WdportError
+from wdport.base.errors import WdportError
 
 LONGEST = 1.0
 """Seconds of computing that a reader may take for a small file."""

@@ -27,7 +27,7 @@ from tests.guards.find import ROOMS, Guard, all_guards
 
 ROOT = Path(__file__).parents[2]
 TESTS = ("tests/checkpoint", "tests/mapping", "tests/files", "tests/bad", "tests/test_conversion.py",
-         "tests/test_writable.py", "tests/test_errors.py", "tests/test_refusals.py",
+         "tests/test_writable.py", "tests/base/test_errors.py", "tests/test_refusals.py",
          "tests/test_changed_inputs.py", "tests/cli",
          "tests/families/test_custom.py", "tests/families/test_recorded.py",
          "tests/parity/test_provenance.py", "tests/uses/data", "tests/uses/training", "tests/uses/exporting",

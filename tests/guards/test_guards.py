@@ -10,10 +10,10 @@ import pytest
 
 from tests.guards.find import all_guards, guards_in, without
 from tests.guards.swap import delete
-from wdport.errors import InputError
+from wdport.base.errors import InputError
 
 SOURCE = """
-from wdport.errors import InputError
+from wdport.base.errors import InputError
 
 
 def misfit(what):

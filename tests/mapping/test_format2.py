@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wdport.errors import InternalError, MisfitError
+from wdport.base.errors import InternalError, MisfitError
 from wdport.mapping.axes import RULES, Shape
 from wdport.mapping.plan import Misfits, Plan, make_plan
 from wdport.mapping.table import Table, load_table, parse_table

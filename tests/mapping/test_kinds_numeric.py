@@ -9,11 +9,11 @@ import torch
 from parity_tests.conformance.engine import BOUND, Port, fill, first, float64, laid_out, torch_side
 from parity_tests.conformance.pair import LAST, Pair
 from parity_tests.conformance.test_conformance import QUICK
-from wdport.keras_runtime import variables_by_path
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
-from wdport.model import Array
+from wdport.models.interface import Array
+from wdport.models.keras_runtime import variables_by_path
 
 from .kind_cases import MORE, PAIRS, suite
 

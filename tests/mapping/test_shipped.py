@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
 from wdport.families.registry import shipped
 from wdport.mapping.table import choose_table, load_table, shipped_tables
 

@@ -11,8 +11,8 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdport.errors import InputError
-from wdport.limits import MAX_MESSAGE_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH
+from wdport.base.errors import InputError
+from wdport.base.limits import MAX_MESSAGE_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH
 from wdport.mapping.strict_yaml import load_yaml, read_yaml
 
 BAD: dict[str, tuple[bytes, str, str]] = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from wdport.errors import InputError
+from wdport.base.errors import InputError
 from wdport.mapping.axes import RULES, find_rule, parse_rule
 from wdport.mapping.table import Table, load_table, parse_table
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.optimizers.schedules import one_cycle
 from wdport.optimizers.torch_like import SGD, Adam, TorchOptimizer, last_rate
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch.optim import lr_scheduler as lrs
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.optimizers.schedules import Schedule, kind_of
 
 Make = Callable[[torch.optim.Optimizer], Any]

@@ -18,8 +18,8 @@ import numpy as np
 import pytest
 
 from tests.fuzz.mutators import mutant
+from wdport.base.errors import InputError, MachineError
 from wdport.compare.calls import Case
-from wdport.errors import InputError, MachineError
 from wdport.parity.recording import Replay, open_recording
 from wdport.recorder import SCHEMA
 

@@ -14,8 +14,8 @@ from safetensors.torch import save_file
 from torch import nn
 
 import wdport
+from wdport.base.errors import InputError
 from wdport.checkpoint import open_checkpoint
-from wdport.errors import InputError
 
 TABLE = """\
 format: 2

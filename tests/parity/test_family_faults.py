@@ -11,7 +11,7 @@ from parity_tests.faults import fault_set
 from parity_tests.faults.run import run_state_faults
 from parity_tests.faults.samplers import SCHEDULER_FAULTS, faults_of
 from wdport.families.faults import FaultSet
-from wdport.keras_runtime import layers_by_path
+from wdport.models.keras_runtime import layers_by_path
 from wdport.parity.selftest.inject import run_mutants
 from wdport.parity.selftest.specimen import Specimen
 from wdport.uses.diffusion.scheduler_config import Scheduler

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from parity_tests.faults.samplers import FLOW_FAULTS, faults_of
-from wdport.model import Array, ArrayNames, Diffused, NotDecoded
+from wdport.models.interface import Array, ArrayNames, Diffused, NotDecoded
 from wdport.uses.diffusion.flow import TARGETS, Flow
 from wdport.uses.gates.trajectories import TrajectoryReference, kill_sampler_faults, trajectories_gate
 

@@ -13,8 +13,8 @@ import torch
 from torch import nn
 
 import wdport
-from wdport.errors import MisfitError, UsageError
-from wdport.model import Signature
+from wdport.base.errors import MisfitError, UsageError
+from wdport.models.interface import Signature
 from wdport.parity.model_pair import longest_inputs
 from wdport.parity.run_gates import EVERYTHING, Setup
 from wdport.parity.verdict import Verdict

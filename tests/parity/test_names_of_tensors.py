@@ -14,8 +14,8 @@ from safetensors.torch import save_file, save_model
 from torch import nn
 
 import wdport
+from wdport.base.errors import MisfitError
 from wdport.conversion.recordable import recordable
-from wdport.errors import MisfitError
 from wdport.recorder import Refusal, build
 
 HEADER = "format: 2\ninputs: ['ids: b 3, below 5']\n"

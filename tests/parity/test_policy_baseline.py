@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.parity.test_policy_verdict import TODAY, gate, make, tap, under, waiver
+from wdport.base.errors import IncompleteError, InputError, MachineError, UsageError
 from wdport.compare.findings import Gate
-from wdport.errors import IncompleteError, InputError, MachineError, UsageError
 from wdport.parity.policy import apply_baseline, compare_baseline, make_baseline, read_baseline, write_baseline
 
 

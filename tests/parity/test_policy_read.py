@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from wdport.base.errors import InputError
 from wdport.compare.gate_bounds import LOGIC, NUMERICS
-from wdport.errors import InputError
 from wdport.parity.policy import Policy, loosened, read_policy
 
 TODAY = date(2026, 11, 21)

@@ -23,10 +23,10 @@ import wdport
 from tests.bad.damage import members, packed, resealed, sealed
 from tests.command import Cli
 from tests.make import TWO_LEVELS, TWO_LEVELS_SET, TWO_LEVELS_SETTINGS, make_state, save
+from wdport.base.errors import InputError
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Settings, prepare
-from wdport.errors import InputError
 from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import read_variables
 from wdport.parity import verify

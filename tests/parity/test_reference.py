@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 
 from tests.make import TWO_LEVELS, make_state, record_small, save
+from wdport.base.errors import IncompleteError, InputError, MisfitError, error_of
 from wdport.compare.calls import CASES, Call, leaves
 from wdport.compare.reference import Live, Reference
-from wdport.errors import IncompleteError, InputError, MisfitError, error_of
 from wdport.parity.recording import Replay, open_recording
 from wdport.recorder import Observation, build
 from wdport.uses.waveletdiff.family import FAMILY

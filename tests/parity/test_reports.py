@@ -18,7 +18,7 @@ from wdport.compare.findings import Gate, fact, measure, notice
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
 from wdport.compare.setting_values import Setting, SettingsReport
-from wdport.model import PartWords
+from wdport.models.interface import PartWords
 from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
 from wdport.parity.reports.phrases import claim, nearness, number, outcome, place, probable, said_of, shortfall
 from wdport.parity.reports.text import render_text

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.parity.test_reports import HOSTILE, NOTHING, failing, incomplete, passing
+from wdport.base.errors import MachineError
 from wdport.compare.findings import fact
-from wdport.errors import MachineError
 from wdport.parity.reports import append_step_summary, render_markdown
 from wdport.parity.reports.markdown import MARK, escape
 from wdport.parity.verdict import TapResult, Verdict

@@ -15,9 +15,9 @@ import torch
 import wdport
 from tests.conversion.test_optimizer import trained
 from tests.make import SETTINGS, save_run, stated
+from wdport.base.errors import MisfitError
 from wdport.compare.findings import Gate
 from wdport.conversion.optimizer_file import Optimised, read_optimizer, write_optimizer
-from wdport.errors import MisfitError
 from wdport.families.user_functions import find_function
 from wdport.files.outputs import writable
 from wdport.optimizers.torch_like import SGD, Adam

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 import wdport
 from tests.command import Cli
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
 
 HERE = "tests.parity.test_rounded"
 TABLE = f"""

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from wdport.base.errors import IncompleteError
 from wdport.compare.alignment import Alignment
 from wdport.compare.setting_values import Setting, SettingsReport
-from wdport.errors import IncompleteError
 
 WIDE = Setting("strides", [2], [1], "differs", "strides 1 where the reference has 2", "conv", "conv")
 SLOW = Setting("momentum", 0.9, 0.99, "training", "momentum 0.99 where the reference has 0.9", "bn", "bn")

@@ -10,8 +10,8 @@ import torch
 from torch.optim import lr_scheduler as lrs
 
 from tests.optimizers.test_schedules import OTHERS, SCHEDULES, Inverse, _optimizer
+from wdport.base.errors import UsageError
 from wdport.conversion.optimizer_file import Optimised
-from wdport.errors import UsageError
 from wdport.optimizers.schedules import kind_of
 from wdport.parity.torch_training import _revived, schedule_class
 

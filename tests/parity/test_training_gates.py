@@ -13,7 +13,7 @@ from tests.bad.ground import ground
 from wdport.compare.taps import Tap
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared, Settings, prepare
-from wdport.keras_runtime import layers_by_path
+from wdport.models.keras_runtime import layers_by_path
 from wdport.parity.gradient_gate import gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.model_pair import Sides, build_sides, change_weights, converted_weights, with_random_biases

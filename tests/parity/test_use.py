@@ -19,7 +19,7 @@ from tests.uses.masked_lm.make import SMALL as WORDS
 from tests.uses.masked_lm.make import config_of, save, tensors_of
 from tests.uses.sampling.toy import ABOUT, toy_network
 from wdport.compare.findings import Gate
-from wdport.model import Clipping, Condition, Decoding, Diffused, Windowed, labels_of
+from wdport.models.interface import Clipping, Condition, Decoding, Diffused, Windowed, labels_of
 from wdport.nets.attention import TokenAttention
 from wdport.recorder import lifted, run
 from wdport.uses.diffusion import flow, noise, plans, unmasking

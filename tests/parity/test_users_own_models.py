@@ -17,7 +17,7 @@ from torch import nn
 
 from tests.command import Cli
 from tests.parity.own_models import verify_own
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
 
 HEAD = "format: 2\ninputs: [{inputs}]\nlayers:\n  - {{torch: fc, keras: fc, kind: linear}}\n"
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from tests.porting.test_lowering import BOUND, SITUATIONS, lowering_of
-from wdport.keras_runtime import float64, set_variable, variables_by_path
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
+from wdport.models.keras_runtime import float64, set_variable, variables_by_path
 from wdport.porting.lowering.comparison import error_of, supplied, tensors_of
 from wdport.porting.lowering.interpreter import in_keras
 from wdport.porting.source.write import HoleMethod, input_shape, write_source

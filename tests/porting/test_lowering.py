@@ -15,8 +15,8 @@ from parity_tests.conformance.test_conformance import QUICK
 from tests.porting import port_functions
 from tests.porting.port_nets import NETS, Situation
 from wdport import recorder
-from wdport.keras_runtime import float64
-from wdport.model import Array
+from wdport.models.interface import Array
+from wdport.models.keras_runtime import float64
 from wdport.porting.graph import Graph, with_sources
 from wdport.porting.lowering.comparison import Run, error_of, filled, outputs_of, tensors_of
 from wdport.porting.lowering.interpreter import in_keras

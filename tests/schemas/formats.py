@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final, get_args
 
 from tests.schemas.json_schema import Schema, schema_of
+from wdport.base.shared_types import given
 from wdport.cli.results import ConversionDocument, InspectionDocument, RecordingDocument
 from wdport.compare.findings import GATES
 from wdport.conversion.manifest_schema import Manifest
@@ -27,7 +28,6 @@ from wdport.parity.verdict import VerdictDocument
 from wdport.porting.outline.result import OutlineDocument
 from wdport.proving.port_document import PortDocument
 from wdport.proving.suggest import SuggestionDocument
-from wdport.shared_types import given
 from wdport.uses.cli.results import CodedDocument, ExportDocument, GeneratedDocument, SamplesDocument, TrainingDocument
 from wdport.uses.custom_sampled import DiffusionForm, FlowForm, NoiseLevelsForm
 from wdport.uses.data.statistics import StatisticsForm

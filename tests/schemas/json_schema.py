@@ -15,7 +15,7 @@ from typing import Any, Final
 from msgspec import UNSET, inspect
 from msgspec.json import schema_components
 
-from wdport.shared_types import NOT_FINITE, NOT_READ
+from wdport.base.shared_types import NOT_FINITE, NOT_READ
 
 Schema = dict[str, Any]
 """A schema as JSON values, in JSON Schema 2020-12."""

@@ -18,9 +18,9 @@ import yaml
 
 import wdport
 from tests.command import Cli, Refused
+from wdport.base.errors import MisfitError
 from wdport.cli.main import main
-from wdport.errors import MisfitError
-from wdport.model import Clipping
+from wdport.models.interface import Clipping
 from wdport.uses.custom_sampled import read_sampling
 from wdport.uses.exporting import loader
 

@@ -14,8 +14,8 @@ from tests.uses.library_folders import Fields, Tensors
 from tests.uses.masked_lm import make as masked_lm
 from tests.uses.unet2d import make as unet2d
 from tests.uses.wan_vae import make as wan_vae
+from wdport.base.errors import MisfitError
 from wdport.conversion.prepare import Settings, prepare
-from wdport.errors import MisfitError
 
 SMALL: dict[str, tuple[ModuleType, Fields]] = {
     "masked_lm": (masked_lm, masked_lm.SMALL), "unet2d": (unet2d, unet2d.SMALL), "wan_vae": (wan_vae, wan_vae.OLD),

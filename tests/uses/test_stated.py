@@ -16,11 +16,11 @@ from tests.uses.diffusion.scheduler_file import read_steps
 from tests.uses.masked_lm import make as masked_lm_make
 from tests.uses.unet2d import make as unet2d_make
 from tests.uses.wan_vae import make as wan_vae_make
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
+from wdport.base.fields import Effect, Field, fields_of
 from wdport.families.ported import PortedFamily
 from wdport.families.registry import find_family
-from wdport.fields import Effect, Field, fields_of
-from wdport.model import ConfigurationSource, Document, Resolved, Stated
+from wdport.models.interface import ConfigurationSource, Document, Resolved, Stated
 from wdport.parity.file_pair import both_files
 from wdport.parity.verify_options import Pair
 from wdport.uses.library_config import LibraryFamily

@@ -14,6 +14,8 @@ from os import PathLike
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final
 
+from wdport.base.errors import InputError, MisfitError, UsageError, printable
+from wdport.base.limits import MAX_UNREAD
 from wdport.checkpoint.distributed import read_distributed
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import TrainingConfig, adjacent_config, is_archive, open_archive
@@ -28,8 +30,6 @@ from wdport.checkpoint.symbols import Constructor
 from wdport.checkpoint.tensor import ITEMSIZE, StorageClass, TensorInfo, TensorRef
 from wdport.checkpoint.torch_file import read_legacy, read_torch_zip
 from wdport.checkpoint.unloaded_object import UnloadedObject
-from wdport.errors import InputError, MisfitError, UsageError, printable
-from wdport.limits import MAX_UNREAD
 
 if TYPE_CHECKING:
     from wdport.checkpoint.source import Array

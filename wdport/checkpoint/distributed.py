@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise, product
 from math import prod
 
+from wdport.base.limits import MAX_DEPTH, MAX_PICKLE_BYTES, MAX_RANK, MAX_TENSORS
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import COPY_AGAIN, MERGE_DCP, Fault
 from wdport.checkpoint.pickle_machine import audit, run
@@ -24,7 +25,6 @@ from wdport.checkpoint.source import Contents, Source, Span
 from wdport.checkpoint.tensor import ITEMSIZE, StorageRef, TensorRef, row_major, tensor_ref
 from wdport.checkpoint.torch_file import read_torch_zip
 from wdport.checkpoint.unloaded_object import UnloadedObject
-from wdport.limits import MAX_DEPTH, MAX_PICKLE_BYTES, MAX_RANK, MAX_TENSORS
 
 Lengths = tuple[int, ...]
 

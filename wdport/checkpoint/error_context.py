@@ -1,4 +1,4 @@
-"""Convert faults and system errors to a :class:`~wdport.errors.WdportError` with the path."""
+"""Convert faults and system errors to a :class:`~wdport.base.errors.WdportError` with the path."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from os import PathLike
 from typing import Final
 
+from wdport.base.errors import InputError, MachineError
 from wdport.checkpoint.faults import Fault
-from wdport.errors import InputError, MachineError
 
 _NOT_A_PATH: Final = {errno.ENOENT, errno.ENOTDIR, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
 

@@ -8,12 +8,12 @@ from os import PathLike
 from pathlib import Path
 from typing import Final
 
+from wdport.base.errors import InputError, UsageError
 from wdport.checkpoint.checkpoint import open_checkpoint, sha256_of
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.model_folder import INDEX
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.zip_archive import read_members
-from wdport.errors import InputError, UsageError
 
 _HEX: Final = re.compile(r"[0-9a-fA-F]{64}")
 _ZIP: Final = b"PK\3\4"

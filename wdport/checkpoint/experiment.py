@@ -18,11 +18,11 @@ from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 from typing import IO, Any, Final
 
+from wdport.base.errors import MachineError
+from wdport.base.limits import MAX_ARCHIVE_BYTES, MAX_ARCHIVE_MEMBERS, MAX_TABLE_BYTES
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import inside, open_regular, read_small, state_of
 from wdport.checkpoint.source import CHUNK, Source
-from wdport.errors import MachineError
-from wdport.limits import MAX_ARCHIVE_BYTES, MAX_ARCHIVE_MEMBERS, MAX_TABLE_BYTES
 
 CONFIGS: Final = ("config.yaml", "config.yml")
 CHECKPOINTS: Final = (".ckpt", ".pt", ".pth")

@@ -12,8 +12,8 @@ import re
 from pathlib import Path
 from typing import Final
 
+from wdport.base.errors import InputError, MachineError
 from wdport.checkpoint.regular_file import snapshot_of
-from wdport.errors import InputError, MachineError
 
 _NAME: Final = re.compile(r"(?P<repository>[\w.-]+/[\w.-]+?)(@(?P<revision>[\w./-]+))?")
 _FETCHED: Final = ("*.safetensors", "*.safetensors.index.json", "config.json", "model_index.json")

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from wdport.base.limits import MAX_CONFIG_BYTES
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import checkpoint_in
 from wdport.checkpoint.faults import Fault
@@ -21,7 +22,6 @@ from wdport.checkpoint.foreign import refuse_adapter, refuse_folder
 from wdport.checkpoint.regular_file import inside
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.strict_json import require_shallow, strict_json
-from wdport.limits import MAX_CONFIG_BYTES
 
 CONFIG: Final = "config.json"
 PIPELINE: Final = "model_index.json"

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from wdport.base.limits import MAX_DEPTH, MAX_MODULE_ENTRIES
 from wdport.checkpoint.faults import DEQUANTIZE, LOAD_TRUSTED, NOT_WRITTEN_BY_TORCH, Fault
 from wdport.checkpoint.tensor import TensorRef
 from wdport.checkpoint.unloaded_object import GRAPH_MODULE, UnloadedObject
-from wdport.limits import MAX_DEPTH, MAX_MODULE_ENTRIES
 
 MAX_TENSOR_NAME: Final = 1000
 """The longest real tensor name seen has 76 characters; prefixes are searched component by component."""

@@ -18,12 +18,12 @@ from dataclasses import dataclass
 from struct import unpack
 from typing import Final
 
+from wdport.base.limits import MAX_DEPTH, MAX_OPCODES, MAX_TENSORS
 from wdport.checkpoint.faults import LOAD_AND_SAVE, NOT_WRITTEN_BY_TORCH, Fault
 from wdport.checkpoint.pickle_reader import Tape, utf8
 from wdport.checkpoint.symbols import ConstantSymbol, Constructor, resolve
 from wdport.checkpoint.tensor import StorageClass, StorageRef, Storages, TensorRef
 from wdport.checkpoint.unloaded_object import GRAPH_MODULE, Form, UnloadedObject, applied
-from wdport.limits import MAX_DEPTH, MAX_OPCODES, MAX_TENSORS
 
 _NAMES: Final = (ConstantSymbol, Constructor, StorageClass)
 _LEAVES: Final = (str, int, float, bool, type(None), frozenset, TensorRef, StorageRef, UnloadedObject, *_NAMES)

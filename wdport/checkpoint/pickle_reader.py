@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from wdport.base.limits import MAX_DEPTH, MAX_OPCODES
 from wdport.checkpoint.faults import NOT_WRITTEN_BY_TORCH, Fault
-from wdport.limits import MAX_DEPTH, MAX_OPCODES
 
 
 class Exhausted(Fault):

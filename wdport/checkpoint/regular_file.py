@@ -19,9 +19,9 @@ from os import PathLike, stat_result
 from pathlib import Path
 from typing import Final, NamedTuple
 
+from wdport.base.errors import InputError, MachineError
+from wdport.base.platforms import CLOEXEC, NONBLOCK, unsupported
 from wdport.checkpoint.faults import Fault
-from wdport.errors import InputError, MachineError
-from wdport.platforms import CLOEXEC, NONBLOCK, unsupported
 
 _KINDS: Final = (
     (stat.S_ISDIR, "a directory"),
@@ -42,7 +42,7 @@ def require_supported() -> None:
 
 def open_descriptor(path: str | PathLike[str], fix: str = _GIVE) -> int:
     """Return a descriptor to read a regular file; raises :class:`Fault` for anything else, ``OSError``, and
-    :class:`~wdport.errors.MachineError` on Windows."""
+    :class:`~wdport.base.errors.MachineError` on Windows."""
     require_supported()
     # The kind is asked before opening: merely opening a device can have effects.
     _require_regular(os.stat(path).st_mode, fix)
@@ -78,7 +78,7 @@ def read_small(path: str | PathLike[str], max_bytes: int, fix: str = _GIVE) -> b
 
 
 def read_option(path: str | PathLike[str], max_bytes: int, fix: str) -> bytes:
-    """Read a small file that an option names; raises :class:`~wdport.errors.InputError`, and :class:`MachineError`
+    """Read a small file that an option names; raises :class:`~wdport.base.errors.InputError`, and :class:`MachineError`
     without permission."""
     try:
         return read_small(path, max_bytes, fix)

@@ -15,11 +15,18 @@ from collections.abc import Iterator
 from math import prod
 from typing import Final, NamedTuple
 
+from wdport.base.limits import (
+    MAX_ENTRY_BYTES,
+    MAX_HEADER_BYTES,
+    MAX_METADATA,
+    MAX_METADATA_BYTES,
+    MAX_RANK,
+    MAX_TENSORS,
+)
 from wdport.checkpoint.faults import COPY_AGAIN, OTHER_DTYPE, SCALED, Fault
 from wdport.checkpoint.source import Contents, Source, Span
 from wdport.checkpoint.strict_json import strict_prefix
 from wdport.checkpoint.tensor import SAFETENSORS, StorageRef, TensorRef, row_major, tensor_ref
-from wdport.limits import MAX_ENTRY_BYTES, MAX_HEADER_BYTES, MAX_METADATA, MAX_METADATA_BYTES, MAX_RANK, MAX_TENSORS
 
 RESAVE: Final = "get the file from its author again: safetensors does not write this"
 METADATA: Final = "__metadata__"

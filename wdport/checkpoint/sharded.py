@@ -10,13 +10,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Final
 
+from wdport.base.limits import MAX_INDEX_BYTES, MAX_TENSORS
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
 from wdport.checkpoint.regular_file import inside
 from wdport.checkpoint.source import Contents, Source, Span
 from wdport.checkpoint.strict_json import strict_json
 from wdport.checkpoint.tensor import TensorRef
-from wdport.limits import MAX_INDEX_BYTES, MAX_TENSORS
 
 MAX_SHARDS: Final = 1000
 """Each shard keeps a file open, and 1024 is the common limit on those; the largest public model has 200."""

@@ -27,12 +27,12 @@ from typing import IO, Any, Final
 
 import numpy as np
 
+from wdport.base.errors import UsageError
+from wdport.base.platforms import read_at
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, OTHER_DTYPE, Fault
 from wdport.checkpoint.regular_file import open_descriptor, state_of
 from wdport.checkpoint.tensor import ITEMSIZE, NUMPY, TensorRef
-from wdport.errors import UsageError
-from wdport.platforms import read_at
 
 CHUNK: Final = 1 << 20
 """Read and checksum in steps of 1 MiB, so that the bytes are still in the processor's cache for the checksum."""

@@ -18,6 +18,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
+from wdport.base.errors import printable
+from wdport.base.limits import MAX_TENSORS
 from wdport.checkpoint.faults import (
     AS_TENSORS,
     DROP_ENTRY,
@@ -34,8 +36,6 @@ from wdport.checkpoint.foreign import foreign_tensors
 from wdport.checkpoint.modules import MAX_TENSOR_NAME, is_module, is_script, walk_module
 from wdport.checkpoint.tensor import NUMPY, StorageRef, TensorRef
 from wdport.checkpoint.unloaded_object import UnloadedObject
-from wdport.errors import printable
-from wdport.limits import MAX_TENSORS
 
 _COUNTER: Final = "n_averaged"
 COMPONENTS: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_fpw_module")

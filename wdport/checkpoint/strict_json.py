@@ -9,8 +9,8 @@ import json
 from math import isfinite
 from typing import Any, Final
 
+from wdport.base.limits import MAX_DEPTH, MAX_JSON_MARKS
 from wdport.checkpoint.faults import COPY_AGAIN, Fault
-from wdport.limits import MAX_DEPTH, MAX_JSON_MARKS
 
 
 def strict_json(raw: bytes, part: str, finite: bool = True, marks: int = MAX_JSON_MARKS) -> dict[str, object]:

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from wdport.base.limits import MAX_RANK
 from wdport.checkpoint.faults import DO_NOT_LOAD, LOAD_AND_SAVE, NOT_WRITTEN_BY_TORCH, Fault, UnsupportedTensor
 from wdport.checkpoint.tensor import TORCH_DTYPES, TORCH_STORAGES, StorageClass, StorageRef, TensorRef, tensor_ref
 from wdport.checkpoint.unloaded_object import UnloadedObject, applied, unknown, unreadable
-from wdport.limits import MAX_RANK
 
 
 def _words(text: str) -> frozenset[str]:

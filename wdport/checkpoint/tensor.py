@@ -13,9 +13,9 @@ from dataclasses import dataclass, field, replace
 from math import prod
 from typing import Final
 
+from wdport.base.limits import MAX_RANK
 from wdport.checkpoint.faults import LOAD_AND_SAVE, LOAD_CONTIGUOUS, NOT_WRITTEN_BY_TORCH, Fault, UnsupportedTensor
 from wdport.checkpoint.unloaded_object import UnloadedObject
-from wdport.limits import MAX_RANK
 
 NUMPY: Final = {
     "float64": "<f8",

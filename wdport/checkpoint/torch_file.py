@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from wdport.base.limits import MAX_PICKLE_BYTES
 from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, Fault
 from wdport.checkpoint.modules import is_script
 from wdport.checkpoint.pickle_machine import Pickled, audit, run, run_whole
@@ -20,7 +21,6 @@ from wdport.checkpoint.pickle_reader import Exhausted
 from wdport.checkpoint.source import Contents, Source, Span
 from wdport.checkpoint.tensor import StorageRef, Storages, TensorRef
 from wdport.checkpoint.zip_archive import read_members
-from wdport.limits import MAX_PICKLE_BYTES
 
 _MAX_RECORD: Final = 64
 

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from struct import Struct
 from typing import Final
 
+from wdport.base.limits import MAX_MEMBERS
 from wdport.checkpoint.faults import COPY_AGAIN, LOAD_AND_SAVE, SAVE_WITH_KERAS, WEIGHTS_FILE, Fault
 from wdport.checkpoint.sniff import refuse_foreign_zip, refuse_keras_or_numpy
 from wdport.checkpoint.source import Source, Span
-from wdport.limits import MAX_MEMBERS
 
 MAX_DIRECTORY_BYTES: Final = 256 << 20
 """Central directory; 2 million members of 80 bytes make 160 MB."""

@@ -10,11 +10,11 @@ from typing import Any, Final, TypeVar
 
 import click
 
+from wdport.base.errors import UsageError, printable
+from wdport.base.options import Argument, Declared, Operand, options_of
 from wdport.cli.completion import CHECKPOINTS, CONVERTED, FOLDERS, TABLES, FilePath, Suggested
 from wdport.cli.documents import Document, mark_machine
 from wdport.cli.verb import Number, OneOf, Verb, VerbOption
-from wdport.errors import UsageError, printable
-from wdport.options import Argument, Declared, Operand, options_of
 
 T = TypeVar("T")
 

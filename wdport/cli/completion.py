@@ -20,8 +20,8 @@ from click.shell_completion import (
     add_completion_class,
 )
 
+from wdport.base.errors import UsageError
 from wdport.checkpoint.hub import find_checkpoint
-from wdport.errors import UsageError
 
 VARIABLE: Final = "_WDPORT_COMPLETE"
 

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from wdport.checkpoint.expected_hash import require_sha256
-from wdport.checkpoint.state_dict import layout_text
-from wdport.cli.click_options import arguments, verb
-from wdport.cli.console import LONGEST_FACT, console, facts, first_of, progress_bar, size
-from wdport.cli.documents import give, require_document
-from wdport.errors import InputError, printable
-from wdport.files.inputs import InputFiles
-from wdport.files.manifest_seal import file_sha256, manifest_of
-from wdport.files.model_target import KERAS, default_output, format_at
-from wdport.options import (
+from wdport.base.errors import InputError, printable
+from wdport.base.options import (
     DATA,
     FORCE_OUTPUT,
     JSON,
@@ -30,6 +22,14 @@ from wdport.options import (
     Operand,
     Option,
 )
+from wdport.checkpoint.expected_hash import require_sha256
+from wdport.checkpoint.state_dict import layout_text
+from wdport.cli.click_options import arguments, verb
+from wdport.cli.console import LONGEST_FACT, console, facts, first_of, progress_bar, size
+from wdport.cli.documents import give, require_document
+from wdport.files.inputs import InputFiles
+from wdport.files.manifest_seal import file_sha256, manifest_of
+from wdport.files.model_target import KERAS, default_output, format_at
 
 if TYPE_CHECKING:
     from wdport.cli.results import ConversionDocument

@@ -11,9 +11,9 @@ from typing import Any, Final, Literal
 import click
 from click.shell_completion import CompletionItem
 
+from wdport.base.errors import UsageError, WdportError, printable
 from wdport.cli.completion import FilePath, matching
 from wdport.cli.console import console
-from wdport.errors import UsageError, WdportError, printable
 from wdport.files.outputs import OutputPath, is_replaceable, is_stream, require_apart, writable
 
 STDOUT: Final[Literal["-"]] = "-"

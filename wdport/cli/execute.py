@@ -13,6 +13,8 @@ from typing import Final
 import click
 from click.shell_completion import shell_complete
 
+from wdport.base.errors import WdportError
+from wdport.base.version import VERSION
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import require_supported
 from wdport.cli import completion
@@ -21,11 +23,9 @@ from wdport.cli.documents import give_faults
 from wdport.cli.foreign_errors import failure_of, lost_output
 from wdport.cli.signals import discard_output, signal_of
 from wdport.cli.verb import HELP, Verbs, usage_error
-from wdport.errors import WdportError
 from wdport.families.shipped import HOME
 from wdport.files.atomic import WRITTEN
 from wdport.recorder import Refusal
-from wdport.version import VERSION
 
 LIBRARIES = ("numpy", "jax", "keras", "torch", "h5py", "safetensors", "click")
 """Packages whose versions are shown if they were imported."""

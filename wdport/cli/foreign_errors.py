@@ -1,4 +1,4 @@
-"""Convert an exception that is not a :class:`~wdport.errors.WdportError` to an error that a user can act on.
+"""Convert an exception that is not a :class:`~wdport.base.errors.WdportError` to an error that a user can act on.
 
 Failures of the machine or of a library are reported as such. Anything else is a bug in wdport. Click would print its
 traceback.
@@ -17,10 +17,10 @@ from traceback import walk_tb
 from types import FrameType
 from typing import Final
 
+from wdport.base.errors import InternalError, MachineError, WdportError
 from wdport.checkpoint.error_context import from_os
 from wdport.cli.machine import JAX_BYTES, TORCH_BYTES, address_limit
 from wdport.cli.signals import discard_output
-from wdport.errors import InternalError, MachineError, WdportError
 
 LIBRARIES: Final = ("torch", "keras", "jax", "jaxlib", "h5py", "numpy", "ml_dtypes", "safetensors", "yaml", "pyarrow",
                     "matplotlib", "tensorflow", "scipy", "rich")  # fmt: skip

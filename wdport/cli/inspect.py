@@ -10,6 +10,8 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
+from wdport.base.errors import InputError, WdportError, printable
+from wdport.base.options import JSON, KEY, SHA256, Operand, Option
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.expected_hash import require_sha256
@@ -19,14 +21,12 @@ from wdport.cli.click_options import verb
 from wdport.cli.console import counted, facts, first_of, size
 from wdport.cli.documents import give, require_document
 from wdport.conversion.manifest_schema import contradiction_of
-from wdport.errors import InputError, WdportError, printable
 from wdport.files.inputs import InputFiles, sha256_at
 from wdport.files.json_document import NamedFile
 from wdport.files.keras_file import open_weights
 from wdport.files.manifest_seal import manifest_of
 from wdport.files.model_files import read_metadata, read_variables, size_at
 from wdport.files.model_target import KERAS, format_at
-from wdport.options import JSON, KEY, SHA256, Operand, Option
 
 if TYPE_CHECKING:
     from msgspec import UnsetType

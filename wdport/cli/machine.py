@@ -16,10 +16,10 @@ from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, Final, NoReturn
 
+from wdport.base.errors import MachineError, UsageError, WdportError, printable
+from wdport.base.jax_settings import Unusable, reset_jax, use_compile_cache
 from wdport.cli.console import console
 from wdport.cli.signals import end_output
-from wdport.errors import MachineError, UsageError, WdportError, printable
-from wdport.jax_settings import Unusable, reset_jax, use_compile_cache
 
 JAX_BYTES: Final = 2 << 30
 """Of address space: sampling a small model takes 1.75 GiB on two cores; with 1.5 GiB a library ends the process."""
@@ -51,7 +51,7 @@ def require_torch(where: str, instead: str = "") -> None:
 
 
 def prepare_cache(prepare: Callable[[], object]) -> None:
-    """Call a function of :mod:`wdport.jax_settings`; an unusable cache gives a note."""
+    """Call a function of :mod:`wdport.base.jax_settings`; an unusable cache gives a note."""
     try:
         prepare()
     except Unusable as error:
@@ -75,7 +75,7 @@ def start_jax(dtype: str = "float32") -> None:
     are none.
 
     A command compiles its own programs, so settings of JAX that are for other code have no effect: see
-    :mod:`wdport.jax_settings`.
+    :mod:`wdport.base.jax_settings`.
     """
     prepare_cache(use_compile_cache)
     import jax

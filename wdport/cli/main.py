@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 
-from wdport.backend import use_jax
 from wdport.cli.signals import catch_signals, end_output, ignore_signals, open_streams, resend_lost_signals, signal_of
+from wdport.families.backend import use_jax
 
 
 def run() -> None:
@@ -46,8 +46,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 def _tell(error: BaseException, number: int) -> None:
     """Print one line about an interruption: its own message, or what was written."""
+    from wdport.base.errors import printable
     from wdport.cli.console import console
-    from wdport.errors import printable
     from wdport.files.atomic import describe_written
 
     cause = "terminated" if number == signal.SIGTERM else "interrupted"

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import click
 
+from wdport.base.errors import MisfitError, UsageError, printable
+from wdport.base.options import JSON, KEY, MAPPING, MODEL, SET, Operand, Option
+from wdport.base.severity import Marked, joined, outcome_line
 from wdport.cli.click_options import verb
 from wdport.cli.console import LONGEST_FACT, counted, facts, first_of
 from wdport.cli.documents import give, require_document
 from wdport.cli.verb import Verbs
-from wdport.errors import MisfitError, UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.options import JSON, KEY, MAPPING, MODEL, SET, Operand, Option
-from wdport.text_marks import Marked, joined, outcome_line
 
 if TYPE_CHECKING:
     from wdport.compare.setting_values import SettingsReport

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
+from wdport.base.errors import UsageError, printable
+from wdport.base.options import INPUTS, JSON, Operand, Option
 from wdport.cli.click_options import verb
 from wdport.cli.console import LONGEST_FACT, facts, width_of
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
-from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
-from wdport.options import INPUTS, JSON, Operand, Option
 
 if TYPE_CHECKING:
     from wdport.porting.outline.result import Outline, Step, Value

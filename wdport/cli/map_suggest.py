@@ -13,17 +13,17 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from wdport.base.errors import MisfitError, UsageError
+from wdport.base.options import FORCE, INPUTS, JSON, MODEL, Option
+from wdport.base.severity import Marked, joined, marked
 from wdport.cli.click_options import verb
 from wdport.cli.console import console, counted, steps
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch, start_jax_on_cpu
 from wdport.cli.signals import signal_of
-from wdport.errors import MisfitError, UsageError
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import writable
-from wdport.options import FORCE, INPUTS, JSON, MODEL, Option
-from wdport.text_marks import Marked, joined, marked
 
 if TYPE_CHECKING:
     from wdport.proving.suggest import Suggestion

@@ -8,17 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from wdport.base.errors import InputError, MisfitError, UsageError
+from wdport.base.options import FORCE, INPUTS, JSON, Operand, Option
+from wdport.base.severity import Marked, joined, marked
 from wdport.cli.click_options import verb
 from wdport.cli.console import steps
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch, start_jax_on_cpu
 from wdport.cli.map_suggest import outcome_lines, proof_notes, read_arguments
-from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import require_parent, writable
-from wdport.options import FORCE, INPUTS, JSON, Operand, Option
-from wdport.text_marks import Marked, joined, marked
 
 if TYPE_CHECKING:
     from wdport.proving.port import WrittenPort

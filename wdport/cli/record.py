@@ -10,6 +10,8 @@ from glob import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from wdport.base.errors import InputError, UsageError, WdportError, error_of, printable
+from wdport.base.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.expected_hash import require_sha256, require_undamaged
@@ -22,12 +24,10 @@ from wdport.cli.click_options import verb
 from wdport.cli.console import facts, size, steps
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_torch
-from wdport.errors import InputError, UsageError, WdportError, error_of, printable
 from wdport.files.atomic import track_write
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
 from wdport.files.model_target import Target, file_target
-from wdport.options import FORCE_OUTPUT, INPUTS, JSON, KEY, SHA256, Operand, Option
 from wdport.recorder import Input, Refusal, read_inputs, record_file
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, UnsetType
 
+from wdport.base.shared_types import Count, JsonShape, Positive, Sha256, about
 from wdport.conversion.manifest_schema import ConfigEntry, Manifest
 from wdport.conversion.values import ValueFinding
 from wdport.files.json_document import NamedFile, OutputFile
 from wdport.parity.recording_file import CheckpointFacts, Environment
-from wdport.shared_types import Count, JsonShape, Positive, Sha256, about
 
 
 @dataclass(frozen=True)

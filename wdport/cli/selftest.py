@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
+from wdport.base.errors import UsageError, WdportError
+from wdport.base.options import FORCE, JSON, Option
 from wdport.cli.click_options import verb
 from wdport.cli.console import steps
 from wdport.cli.documents import STDOUT, give, reports, require_reports
 from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
-from wdport.errors import UsageError, WdportError
-from wdport.options import FORCE, JSON, Option
 from wdport.parity.selftest.checkout import all_faults
 
 

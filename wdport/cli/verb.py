@@ -18,11 +18,11 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
+from wdport.base.errors import UsageError, did_you_mean, printable
+from wdport.base.jax_settings import leave_unsafe_cache
+from wdport.base.options import Group, Interval
 from wdport.cli.console import console
 from wdport.cli.machine import prepare_cache
-from wdport.errors import UsageError, did_you_mean, printable
-from wdport.jax_settings import leave_unsafe_cache
-from wdport.options import Group, Interval
 
 LONGEST_WORD = 60
 """Characters of a word that an error quotes."""

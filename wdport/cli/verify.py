@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import click
 
+from wdport.base.errors import UsageError, WdportError, printable
+from wdport.base.options import Operand
 from wdport.checkpoint.regular_file import state_of
 from wdport.cli.click_options import parameters, parse_values, request_of
 from wdport.cli.completion import CHECKPOINTS, CONVERTED
@@ -21,12 +23,10 @@ from wdport.cli.documents import STDOUT, Report, reports, require_reports
 from wdport.cli.foreign_errors import postponed, raise_first
 from wdport.cli.machine import require_jax, require_torch, start_jax_on_cpu
 from wdport.cli.verb import Verb
-from wdport.errors import UsageError, WdportError, printable
 from wdport.families.shipped import provided
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import KERAS, format_at
 from wdport.files.outputs import is_replaceable, require_apart
-from wdport.options import Operand
 from wdport.parity.verify_options import REPRO_KINDS, Pair, PairOptions, RunOptions
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from wdport.compare.setting_values import Setting, plain, text
 from wdport.compare.taps import Tap
 from wdport.mapping.kinds import CATALOGUE
 from wdport.mapping.kinds.activations import ACTIVATIONS, BY_CLASS, Activation
-from wdport.model import KerasLayer
+from wdport.models.interface import KerasLayer
 
 Value = float | int | bool
 Parameters = Mapping[str, Value]

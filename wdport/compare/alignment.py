@@ -14,6 +14,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
+from wdport.base.errors import WdportError
 from wdport.compare.calls import Calls, layer_of, leaves
 from wdport.compare.candidate import Candidate
 from wdport.compare.findings import Finding, notice
@@ -36,12 +37,11 @@ from wdport.compare.taps import (
     watched,
     without_module,
 )
-from wdport.errors import WdportError
-from wdport.keras_runtime import layers_by_path
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.rows import ConstantRow
-from wdport.model import KerasLayer
+from wdport.models.interface import KerasLayer
+from wdport.models.keras_runtime import layers_by_path
 from wdport.recorder import Observation, scalar_fed
 
 if TYPE_CHECKING:

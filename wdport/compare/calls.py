@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.recorder import CASES as CASES
 from wdport.recorder import Call as Call
 from wdport.recorder import Calls as Calls

@@ -21,6 +21,7 @@ from typing import cast as cast_to
 import jax
 import numpy as np
 
+from wdport.base.jax_settings import FAST_COMPILE
 from wdport.compare.activities import spent_on
 from wdport.compare.calls import Call, ExpectedCall, Outputs, cast
 from wdport.compare.findings import Finding, fact
@@ -28,10 +29,9 @@ from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
 from wdport.compare.probe import Probe, stateless_call, tensors
 from wdport.compare.programs import TRACING, CompiledProgram, compared_numbers, program_text
-from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64, layers_by_path, variable_values
 from wdport.mapping.rows import Table
-from wdport.model import Array, KerasModel, Signature
+from wdport.models.interface import Array, KerasModel, Signature
+from wdport.models.keras_runtime import exact_float64, layers_by_path, variable_values
 
 
 class PlainUse:

@@ -24,7 +24,7 @@ from wdport.compare.programs import trim_memory
 from wdport.compare.reference import Reference
 from wdport.compare.results import Evidence, Overlay, PartResult, TapResult, locate
 from wdport.compare.taps import Tap
-from wdport.model import Array, Port, Signature
+from wdport.models.interface import Array, Port, Signature
 from wdport.recorder import Conditioning, Observation
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from functools import cached_property
 from math import inf, isnan
 from typing import Annotated, Final
 
+from wdport.base.shared_types import Count, Number, about
 from wdport.compare.gate_bounds import BOUNDS, Bound
-from wdport.shared_types import Count, Number, about
 
 
 @dataclass(frozen=True)

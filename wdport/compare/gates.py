@@ -16,7 +16,7 @@ from wdport.compare.gate_bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS
 from wdport.compare.layer_errors import floors_of, output_errors
 from wdport.compare.measure import largest_error, relative_errors
 from wdport.compare.results import TapResult
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.recorder import MASKING, Conditioning, Observation, Spread, squares_by_sample
 
 

@@ -19,7 +19,7 @@ from wdport.compare.measure import float32_share, one_magnitude, relative_l2, sa
 from wdport.compare.relations import arrangement, same
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Shape
-from wdport.model import Array, Signature
+from wdport.models.interface import Array, Signature
 from wdport.recorder import TINY, by_sample, inside, rows_of_sample
 
 

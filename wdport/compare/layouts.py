@@ -17,7 +17,7 @@ from wdport.compare.calls import Call, ExpectedCall, leaves
 from wdport.mapping.axes import AxisError, Rule, Shape, parse_rule
 from wdport.mapping.kinds.windows import PADDING_MODES
 from wdport.mapping.rearrange import apply_rule
-from wdport.model import Array, Signature
+from wdport.models.interface import Array, Signature
 
 Shapes = Sequence[Shape]
 

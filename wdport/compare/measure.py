@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 
 from wdport.compare.gate_bounds import UNIT_ROUNDOFF
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.recorder import by_sample
 
 BLOCK = 1 << 18

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from wdport.compare.layouts import Layout
 from wdport.mapping.axes import AxisError, Rule, Shape
 from wdport.mapping.kinds import KINDS
-from wdport.model import KerasLayer
+from wdport.models.interface import KerasLayer
 
 if TYPE_CHECKING:
     import torch

@@ -18,12 +18,13 @@ import numpy as np
 from jax.extend.core import get_opaque_trace_state
 from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 
+from wdport.base.errors import IncompleteError, MisfitError
+from wdport.base.jax_settings import FAST_COMPILE
 from wdport.compare.calls import Call, ExpectedCall, Outputs, call_name, layer_of
 from wdport.compare.programs import CompiledProgram, sums_pairwise
-from wdport.errors import IncompleteError, MisfitError
-from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_inputs import model_arguments
-from wdport.keras_runtime import (
+from wdport.models.interface import Array, KerasLayer, KerasModel
+from wdport.models.keras_inputs import model_arguments
+from wdport.models.keras_runtime import (
     call_names,
     exact_float64,
     first_line,
@@ -31,7 +32,6 @@ from wdport.keras_runtime import (
     layers_by_path,
     variable_values,
 )
-from wdport.model import Array, KerasLayer, KerasModel
 from wdport.recorder import has_names, named_leaves
 
 Tensor = Array | jax.Array

@@ -26,9 +26,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
+from wdport.base.jax_settings import FAST_COMPILE, OPTIMIZED, SHORT_RUN, Option, known_options, weakly
 from wdport.compare.activities import spent_on
-from wdport.jax_settings import FAST_COMPILE, OPTIMIZED, SHORT_RUN, Option, known_options, weakly
-from wdport.model import Array
+from wdport.models.interface import Array
 
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
@@ -53,7 +53,7 @@ class CompiledProgram(Generic[*Arguments, Result]):
     here where JAX's x64 is off: JAX 0.10 remembers by the array alone, for all threads, what it made of it, so a
     thread with x64 on and one with x64 off must not pass it the same array.
 
-    A method's object is referenced weakly: see :func:`~wdport.jax_settings.weakly`. The arrays of the arguments
+    A method's object is referenced weakly: see :func:`~wdport.base.jax_settings.weakly`. The arrays of the arguments
     ``donated``, by position, are deleted by a call, which uses their memory.
     """
 

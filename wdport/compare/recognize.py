@@ -16,7 +16,7 @@ from scipy import special
 from wdport.compare.activations import by_name
 from wdport.compare.layouts import AFTER
 from wdport.compare.relations import same
-from wdport.model import Array
+from wdport.models.interface import Array
 
 EPSILONS = (0.0, 1e-12, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
 

@@ -15,10 +15,10 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wdport import recorder
+from wdport.base.errors import MisfitError, error_of
 from wdport.compare.activities import spent_on
 from wdport.compare.calls import Case
-from wdport.errors import MisfitError, error_of
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.recorder import CaseSweep, Conditioning, Input, Observation, Refusal
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from wdport.compare.taps import Tap
 from wdport.mapping.axes import AxisError, Rule
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.rearrange import apply_rule
-from wdport.model import Array
+from wdport.models.interface import Array
 
 LONGEST_AXIS = 512
 """Longer axes are not searched for a permutation, since the search compares all pairs."""

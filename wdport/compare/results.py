@@ -6,12 +6,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Annotated
 
+from wdport.base.shared_types import Number, about
 from wdport.compare.calls import Calls
 from wdport.compare.gate_bounds import LOGIC, NUMERICS
 from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Answers
-from wdport.model import Array
-from wdport.shared_types import Number, about
+from wdport.models.interface import Array
 
 
 @dataclass

@@ -18,11 +18,13 @@ import jax
 import keras
 import numpy as np
 
+from wdport.base.errors import WdportError
 from wdport.compare.activities import spent_on
 from wdport.compare.alignment import Alignment
 from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, answers_of, layer_of, leaves
 from wdport.compare.candidate import Candidate, PlainUse, PortSide
 from wdport.compare.comparison import Clock, Companion, Comparison, OutputParts, RoundingErrors
+from wdport.compare.differing_cases import SAMPLES, Sightings, other_sizes
 from wdport.compare.findings import OUTPUT
 from wdport.compare.gate_bounds import FLOAT32_SHARE
 from wdport.compare.gate_bounds import bounds as default_bounds
@@ -52,10 +54,8 @@ from wdport.compare.measure import ErrorPair, Ranges, float32_share, wrong_sampl
 from wdport.compare.programs import Deferred, Pending, trim_memory
 from wdport.compare.reference import Reference, translated
 from wdport.compare.results import Evidence, TapResult
-from wdport.compare.sightings import SAMPLES, Sightings, other_sizes
 from wdport.compare.taps import Tap
-from wdport.errors import WdportError
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.recorder import Conditioning, Observation, Single, by_sample, cast, one_line, run_as_stated, stated_float64
 
 CASES_AT_ONCE = 1

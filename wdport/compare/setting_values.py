@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from math import isinf
 from typing import Annotated
 
+from wdport.base.shared_types import Count, about
 from wdport.mapping.kinds.kind import Compared, Level
-from wdport.shared_types import Count, about
 
 
 @dataclass(frozen=True)

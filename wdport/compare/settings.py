@@ -22,7 +22,7 @@ from wdport.compare.setting_values import Setting, named, plain, setting, text, 
 from wdport.mapping.kinds import CATALOGUE, KINDS, kinds_of_module
 from wdport.mapping.kinds.kind import Compared
 from wdport.mapping.kinds.windows import Axis, LayerWindows
-from wdport.model import KerasLayer
+from wdport.models.interface import KerasLayer
 
 if TYPE_CHECKING:
     import torch

@@ -10,15 +10,15 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from wdport.base.errors import IncompleteError
 from wdport.compare.calls import call_name, layer_of
 from wdport.compare.findings import Finding, fact
 from wdport.compare.layouts import Layout, axes
-from wdport.errors import IncompleteError
 from wdport.mapping.axes import Rule
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.names import PatternError
 from wdport.mapping.rows import Table, TapRow
-from wdport.model import KerasLayer
+from wdport.models.interface import KerasLayer
 
 
 @dataclass(frozen=True)

@@ -17,16 +17,16 @@ from unittest.mock import patch
 import jax
 import numpy as np
 
+from wdport.base.errors import WdportError
 from wdport.compare.calls import Calls, ExpectedCall, layer_of
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.layer_errors import tap_errors
 from wdport.compare.probe import Answers, Probe
 from wdport.compare.settings import near_differences
 from wdport.compare.taps import Tap
-from wdport.errors import WdportError
-from wdport.keras_runtime import children, exact_float64, layers_by_path, set_variable
 from wdport.mapping.kinds import KINDS
-from wdport.model import Array, KerasLayer, KerasVariable
+from wdport.models.interface import Array, KerasLayer, KerasVariable
+from wdport.models.keras_runtime import children, exact_float64, layers_by_path, set_variable
 
 if TYPE_CHECKING:
     import torch

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wdport.base.errors import MisfitError, UsageError
 from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.conversion.prepare import Settings, adapt_names, planned_from, source_of, user_configuration
 from wdport.conversion.values import ValueFinding, find_unusual_values
-from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import find_family, own_model
 from wdport.mapping.coverage import CoverageFacts, cover
 from wdport.mapping.lint import RemarkFacts, lint

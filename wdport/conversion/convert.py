@@ -16,6 +16,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal
 
+from wdport.base.errors import InputError, UsageError, require_paths, require_values
+from wdport.base.limits import MAX_KEPT_BYTES
+from wdport.base.options import PathText
 from wdport.checkpoint.hub import find_checkpoint
 from wdport.checkpoint.regular_file import read_option
 from wdport.conversion.manifest import make_manifest, manifest_with_file, render_manifest
@@ -35,7 +38,6 @@ from wdport.conversion.stream import VariableStream
 from wdport.conversion.stream_writer import Storage, write_streamed
 from wdport.conversion.units import read_units
 from wdport.conversion.values import Progress, ValueFinding, ValueLint, converted_arrays
-from wdport.errors import InputError, UsageError, require_paths, require_values
 from wdport.families.roles import Documented, Guessing, KeptByKeras
 from wdport.files.atomic import replacing, whole_folder
 from wdport.files.inputs import InputFiles
@@ -43,9 +45,7 @@ from wdport.files.manifest_seal import BLANK, sealed
 from wdport.files.model_files import Hashes, MakeManifest, Written, write_by_keras, write_model
 from wdport.files.model_target import FOLDER, KERAS, ORBAX, ModelTarget, Target, choose_target, holds_ours
 from wdport.files.outputs import OutputPath, require_apart
-from wdport.limits import MAX_KEPT_BYTES
-from wdport.model import STATED, Array
-from wdport.options import PathText
+from wdport.models.interface import STATED, Array
 
 ADAMS = ("adam", "adamw")
 
@@ -236,7 +236,7 @@ def convert(
         A :class:`Conversion`; ``output`` is the path of the written file.
 
     Raises:
-        WdportError: see `wdport.errors`; nothing is written, and an existing output is unchanged.
+        WdportError: see `wdport.base.errors`; nothing is written, and an existing output is unchanged.
     """
     files = {"config": config, "mapping": mapping, "norm_stats": norm_stats, "data": data,
              "parameter_names": parameter_names}  # fmt: skip

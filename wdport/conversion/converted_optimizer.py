@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from wdport.base.errors import MisfitError, UsageError, require_paths
+from wdport.base.options import COUNT, require_within
 from wdport.conversion.optimizer_file import (
     DECOUPLED,
     SETTINGS,
@@ -21,12 +23,10 @@ from wdport.conversion.optimizer_file import (
     weights_digest,
     write_optimizer,
 )
-from wdport.errors import MisfitError, UsageError, require_paths
-from wdport.keras_runtime import set_variable, variables_by_path
-from wdport.model import Array, KerasModel, KerasVariable
+from wdport.models.interface import Array, KerasModel, KerasVariable
+from wdport.models.keras_runtime import set_variable, variables_by_path
 from wdport.optimizers.schedules import Schedule
 from wdport.optimizers.torch_like import SGD, Adam, TorchOptimizer
-from wdport.options import COUNT, require_within
 
 FAR: Final = 100_000
 """Steps for which the rates of a schedule without an end are computed by default."""

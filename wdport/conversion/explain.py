@@ -12,18 +12,18 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal, cast
 
+from wdport.base.errors import InputError, MisfitError, UsageError
+from wdport.base.shared_types import Count, JsonShape, Positive, about
 from wdport.checkpoint import open_checkpoint
 from wdport.conversion.load import open_account
 from wdport.conversion.manifest_schema import Account, Manifest, TargetEntry, TensorEntry
 from wdport.conversion.prepare import Prepared, Settings, planned_from
-from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.manifest_seal import CONVERT_AGAIN
 from wdport.files.model_files import read_metadata
 from wdport.files.model_target import KERAS, format_at
 from wdport.mapping.axes import AxisError, Rule, find_rule
 from wdport.mapping.rearrange import combined_shape
 from wdport.mapping.table import load_table
-from wdport.shared_types import Count, JsonShape, Positive, about
 
 Fate = Literal["moved", "checked", "dropped", "tied", "ignored", "filled"]
 

@@ -12,15 +12,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import cast
 
+from wdport.base.errors import MisfitError
 from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.conversion.load import Converted, sound_variables
 from wdport.conversion.manifest_schema import Account, Manifest
 from wdport.conversion.prepare import Settings, planned, prepared_from
 from wdport.conversion.rounding import typed
-from wdport.errors import MisfitError
 from wdport.mapping.moves import Plan
 from wdport.mapping.table import Table, choose_table
-from wdport.model import Array
+from wdport.models.interface import Array
 
 
 @dataclass(frozen=True)

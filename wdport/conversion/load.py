@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from wdport.base.errors import InputError, MisfitError, UsageError, require_paths
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.strict_json import strict_json
 from wdport.checkpoint.tensor import ITEMSIZE
 from wdport.conversion.manifest_schema import Account, read_account
-from wdport.errors import InputError, MisfitError, UsageError, require_paths
 from wdport.families.registry import family_of_class, find_family, own_model, remember
 from wdport.families.roles import Accompanied, Documented, Family, KeptByKeras, OwnFamily
 from wdport.files.inputs import Snapshot
@@ -27,7 +27,7 @@ from wdport.files.model_files import Digests, ModelMetadata, digest, read_assets
 from wdport.files.model_target import FORMATS, KERAS, format_at
 from wdport.mapping.axes import Shape
 from wdport.mapping.table import CUSTOM
-from wdport.model import Array, KerasModel
+from wdport.models.interface import Array, KerasModel
 
 UNTOLD = "so it does not state what it was made from and has no hashes to detect damage"
 
@@ -262,7 +262,7 @@ def load_model(
     if mapping is not None and family is None:
         raise UsageError("mapping", "is not a table of your own model", "leave it out")
     converted = open_converted(path, family)
-    from wdport.keras_runtime import require_policy  # imports keras
+    from wdport.models.keras_runtime import require_policy  # imports keras
 
     require_policy(dtype)
     keras_model = converted.family.build(converted.config, dtype)
@@ -312,7 +312,7 @@ def _by_keras(converted: Converted, family: KeptByKeras) -> Iterator[tuple[str, 
 
 def fill(model: KerasModel, converted: Converted) -> None:
     """Set every variable of ``model`` to its value in the file."""
-    from wdport.keras_runtime import set_variable, variables_by_path  # brings in jax
+    from wdport.models.keras_runtime import set_variable, variables_by_path  # brings in jax
 
     variables = variables_by_path(model)
     for name, array in sound_variables(converted):

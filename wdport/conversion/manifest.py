@@ -13,13 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+from wdport.base.version import VERSION
 from wdport.checkpoint.hub import hub_name
 from wdport.conversion.manifest_schema import Manifest, OutputEntry, TargetEntry
 from wdport.conversion.prepare import Prepared
 from wdport.files.manifest_seal import BLANK
 from wdport.files.model_files import Hashes, Written
 from wdport.files.model_target import Target
-from wdport.version import VERSION
 
 FORMAT: Final = 2
 _PACKAGES = ("numpy", "keras", "jax", "h5py")

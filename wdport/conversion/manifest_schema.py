@@ -10,15 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
+from wdport.base.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
+from wdport.base.shared_types import Count, JsonShape, Sha256, about
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source
 from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.rounding import STORED
 from wdport.files.json_document import NamedFile
 from wdport.files.manifest_seal import CONVERT_AGAIN, manifest_of, unsealed
-from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 from wdport.mapping.axes import FillValue, Shape
-from wdport.shared_types import Count, JsonShape, Sha256, about
 
 
 class SourceEntry(TypedDict):

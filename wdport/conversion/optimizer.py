@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from wdport.base.errors import MisfitError
 from wdport.checkpoint import Checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
@@ -32,9 +33,8 @@ from wdport.conversion.optimizer_file import (
 from wdport.conversion.optimizer_parameters import BUFFERS, ParameterTensor, named, parameter_names
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import typed
-from wdport.errors import MisfitError
 from wdport.mapping.moves import Move, Plan
-from wdport.model import Array
+from wdport.models.interface import Array
 
 _STORED: Final[Mapping[Kind, frozenset[str]]] = {
     "adam": frozenset({"step", "exp_avg", "exp_avg_sq"}),

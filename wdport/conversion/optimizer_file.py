@@ -19,17 +19,17 @@ from typing import Any, Final, cast
 
 import numpy as np
 
+from wdport.base.errors import InputError, MisfitError, UsageError
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
-from wdport.errors import InputError, MisfitError, UsageError
 from wdport.files.atomic import replacing
 from wdport.files.manifest_seal import BLANK, CONVERT_AGAIN, sealed, unsealed
 from wdport.files.model_files import Digests, digest
 from wdport.files.model_target import stem_of
 from wdport.files.outputs import OutputPath, writable
 from wdport.files.safetensors_writer import METADATA, SafetensorsWriter
-from wdport.model import Array
+from wdport.models.interface import Array
 
 Kind = str
 """``"adam"`` or ``"sgd"``."""

@@ -17,16 +17,17 @@ from typing import Any
 
 import numpy as np
 
+from wdport.base.errors import InputError, MisfitError
+from wdport.base.limits import MAX_KEPT_BYTES
+from wdport.base.options import PathText
 from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.checkpoint.faults import SPLIT_COMPLEX
 from wdport.checkpoint.foreign import foreign_tensors
 from wdport.checkpoint.model_folder import read_adjacent, read_config
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.tensor import HALF_ROUNDING
-from wdport.errors import InputError, MisfitError
 from wdport.families.registry import family_of, find_family
 from wdport.families.roles import Accompanied, ConfiguredBeside, Family, KeptByKeras
-from wdport.limits import MAX_KEPT_BYTES
 from wdport.mapping.axes import Shape
 from wdport.mapping.moves import digest_of
 from wdport.mapping.names import PatternIndex
@@ -35,8 +36,7 @@ from wdport.mapping.prefixes import common_prefix
 from wdport.mapping.strict_yaml import load_yaml, read_yaml
 from wdport.mapping.table import Table, choose_table, load_table
 from wdport.mapping.ties import needed_names
-from wdport.model import Array, ConfigurationSource, Constant, Resolved, Signature, Stated
-from wdport.options import PathText
+from wdport.models.interface import Array, ConfigurationSource, Constant, Resolved, Signature, Stated
 
 
 def use_prefix(checkpoint: Checkpoint, table: Table) -> tuple[str, ...]:

@@ -7,15 +7,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from wdport.base.errors import UsageError
+from wdport.base.options import PathText
 from wdport.checkpoint import open_checkpoint
 from wdport.conversion.prepare import adapt_names, source_of
-from wdport.errors import UsageError
 from wdport.families.registry import own_model
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Row
 from wdport.mapping.ties import omitted_names
-from wdport.model import Array
-from wdport.options import PathText
+from wdport.models.interface import Array
 from wdport.recorder import Input
 
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from wdport.checkpoint.source import decode
 from wdport.checkpoint.tensor import NUMPY
-from wdport.model import Array
+from wdport.models.interface import Array
 
 STORED: Final = ("float32", "float16", "bfloat16")
 """Dtypes that variables can be stored in."""

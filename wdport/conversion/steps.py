@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import prod
 from typing import Final
 
+from wdport.base.errors import UsageError
 from wdport.checkpoint.tensor import ITEMSIZE, TensorInfo
-from wdport.errors import UsageError
 from wdport.mapping.axes import ExpressionSide, Rule, Shape
 from wdport.mapping.moves import Move
 

@@ -23,18 +23,18 @@ from typing import Any, Final, TypeVar
 import ml_dtypes
 import numpy as np
 
+from wdport.base.errors import InputError, MisfitError
 from wdport.checkpoint.source import decode, strided
 from wdport.checkpoint.tensor import ITEMSIZE, NUMPY
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import FLOATS, Cast, is_nonfinite
 from wdport.conversion.steps import Budget, BufferStep, Range, SizedMove, aligned, all_steps, slowest
 from wdport.conversion.values import See, require_equal_ties
-from wdport.errors import InputError, MisfitError
 from wdport.files.safetensors_writer import PlannedTensor
 from wdport.mapping.axes import Shape
 from wdport.mapping.moves import Move
 from wdport.mapping.rearrange import copy_blocks, rearrangement
-from wdport.model import Array
+from wdport.models.interface import Array
 
 T = TypeVar("T")
 

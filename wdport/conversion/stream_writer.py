@@ -19,6 +19,7 @@ from typing import Final
 
 import numpy as np
 
+from wdport.base.errors import MachineError, UsageError
 from wdport.checkpoint.source import decode
 from wdport.checkpoint.tensor import NUMPY
 from wdport.conversion.manifest import make_manifest
@@ -27,7 +28,6 @@ from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import STORED
 from wdport.conversion.stream import VariableStream
 from wdport.conversion.values import Progress
-from wdport.errors import MachineError, UsageError
 from wdport.files import npz_file
 from wdport.files.inputs import sha256_at
 from wdport.files.json_document import OutputFile

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Final, Literal
 
+from wdport.base.errors import UsageError, printable
+from wdport.base.shared_types import Count, about
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.compare.setting_values import SettingsReport
 from wdport.conversion.explain import RouteFacts, is_converted
 from wdport.conversion.load import open_account, open_converted
 from wdport.conversion.values import ValueFinding
-from wdport.errors import UsageError, printable
 from wdport.mapping.coverage import CoverageFacts
 from wdport.mapping.diff import DifferenceDocument, Properties, difference, table_facts, table_listing
 from wdport.mapping.lint import RemarkFacts
 from wdport.mapping.table import load_table
-from wdport.shared_types import Count, about
 
 if TYPE_CHECKING:
     from wdport.conversion.check import Check

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol, cast
 
+from wdport.base.options import PathText
 from wdport.compare.findings import Finding
 from wdport.families.shipped import provided
-from wdport.options import PathText
 
 
 class DataUnits(Protocol):

@@ -13,12 +13,12 @@ from typing import Annotated, Final, Literal
 
 import numpy as np
 
+from wdport.base.errors import InputError, MisfitError
+from wdport.base.shared_types import Count, about
 from wdport.checkpoint import Checkpoint
 from wdport.conversion.prepare import Prepared
-from wdport.errors import InputError, MisfitError
 from wdport.mapping.moves import Move, Plan, Read
-from wdport.model import Array
-from wdport.shared_types import Count, about
+from wdport.models.interface import Array
 
 
 @dataclass(frozen=True)

@@ -19,11 +19,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, NoReturn
 
-from wdport.errors import MisfitError, UsageError
+from wdport.base.errors import MisfitError, UsageError
 from wdport.families.ported import PlainFamily
 from wdport.mapping.axes import AxisError, Shape, output_rules
 from wdport.mapping.rows import Table
-from wdport.model import Array, ConfigurationSource, Document, KerasModel, Port, Resolved, Signature
+from wdport.models.interface import Array, ConfigurationSource, Document, KerasModel, Port, Resolved, Signature
 from wdport.recorder import Input, parse_inputs
 
 if TYPE_CHECKING:
@@ -190,12 +190,12 @@ class CustomFamily(PlainFamily):
         return settings_of(model, str(self.reference), arguments, self.table)
 
     def variables(self, config: CustomConfig) -> dict[str, Shape]:
-        from wdport.keras_runtime import shapes_by_path
+        from wdport.models.keras_runtime import shapes_by_path
 
         return shapes_by_path(self._keep(config))
 
     def outline(self, config: CustomConfig) -> dict[str, Shape]:
-        from wdport.keras_runtime import shapes_by_path, traced_model
+        from wdport.models.keras_runtime import shapes_by_path, traced_model
 
         try:
             # Abstract evaluation: a model that is larger than the memory can still be planned.
@@ -220,7 +220,7 @@ class CustomFamily(PlainFamily):
 
     def _keep(self, config: CustomConfig) -> KerasModel:
         """A float32 model to inspect, save and load with; built at the first call."""
-        from wdport.keras_runtime import plain_float32
+        from wdport.models.keras_runtime import plain_float32
 
         if self._inspected is None or self._inspected[0] != config.arguments:
             with plain_float32():
@@ -229,7 +229,7 @@ class CustomFamily(PlainFamily):
 
     def _build(self, config: CustomConfig, dtype: str) -> KerasModel:
         from wdport.families.user_functions import build_keras
-        from wdport.keras_inputs import symbolic_inputs
+        from wdport.models.keras_inputs import symbolic_inputs
 
         try:
             model = build_keras(self.model, config.arguments, dtype, self.told())
@@ -253,14 +253,14 @@ class CustomFamily(PlainFamily):
 
     def save(self, config: CustomConfig, path: Path, arrays: Iterator[tuple[str, Array]]) -> dict[str, Array]:
         from wdport.families.user_functions import save_filled
-        from wdport.keras_runtime import plain_float32
+        from wdport.models.keras_runtime import plain_float32
 
         with plain_float32():
             return save_filled(self.model, self._keep(config), path, arrays)
 
     def read(self, config: CustomConfig, path: Path) -> dict[str, Array]:
         from wdport.families.user_functions import read_saved
-        from wdport.keras_runtime import plain_float32
+        from wdport.models.keras_runtime import plain_float32
 
         with plain_float32():
             return read_saved(self.model, self._keep(config), path)

@@ -16,9 +16,9 @@ from unittest.mock import patch
 
 import numpy as np
 
+from wdport.base.shared_types import Number, about
 from wdport.families.roles import Family
-from wdport.model import Array, Configuration, KerasLayer, KerasModel, KerasTensor, KerasVariable
-from wdport.shared_types import Number, about
+from wdport.models.interface import Array, Configuration, KerasLayer, KerasModel, KerasTensor, KerasVariable
 
 Bounds = Mapping[str, float]
 """Bounds by name."""

@@ -10,15 +10,15 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
-from wdport import fields
+from wdport.base import fields
+from wdport.base.errors import MisfitError, UsageError, did_you_mean
+from wdport.base.fields import fields_of, json_setting
 from wdport.compare.findings import Gate
 from wdport.compare.gate_bounds import Bound
-from wdport.errors import MisfitError, UsageError, did_you_mean
 from wdport.families.shapes import Shapes, contradicted, require_determined
 from wdport.families.shipped import OWN_PACKAGE
-from wdport.fields import fields_of, json_setting
 from wdport.mapping.axes import Shape
-from wdport.model import UNITS, Array, ConfigurationSource, Constant, Document, KerasModel, Resolved
+from wdport.models.interface import UNITS, Array, ConfigurationSource, Constant, Document, KerasModel, Resolved
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -151,7 +151,7 @@ class PortedFamily(PlainFamily, Generic[C]):
         return self.reference_module.build_reference(config, tensors, dtype)
 
     def unfilled(self) -> AbstractContextManager[None]:
-        from wdport.keras_runtime import unfilled
+        from wdport.models.keras_runtime import unfilled
 
         return unfilled()
 
@@ -167,7 +167,7 @@ def port_class(port: str, name: str) -> Any:
 def described_variables(port: str, name: str, config: fields.Fields) -> Mapping[str, Shape]:
     """Path and shape of every variable of a Keras model, which is built once for this, without values."""
     keras_class = port_class(port, name)
-    from wdport.keras_runtime import described, shapes_by_path
+    from wdport.models.keras_runtime import described, shapes_by_path
 
     with described():
         return shapes_by_path(keras_class(config, dtype="float32"))

@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import keras
 
-from wdport.fields import Fields
-from wdport.keras_runtime import layer_dtype, require_backend
+from wdport.base.fields import Fields
+from wdport.models.keras_runtime import layer_dtype, require_backend
 from wdport.nets.composed import Composed
 
 
@@ -15,7 +15,7 @@ class PortedModel(Composed, keras.Model):
     """A model that has all its variables from the start, for its ``configuration`` fixes every shape.
 
     Args:
-        config: a configuration or its :meth:`~wdport.fields.Fields.to_dict`.
+        config: a configuration or its :meth:`~wdport.base.fields.Fields.to_dict`.
     """
 
     configuration: ClassVar[type[Fields]]

@@ -11,14 +11,14 @@ from pathlib import Path
 from typing import Any, cast
 from weakref import WeakKeyDictionary
 
+from wdport.base.errors import MisfitError, UsageError
+from wdport.base.extensions import declared_families, load_family, package_of
 from wdport.compare.gate_bounds import BOUNDS, Bound
-from wdport.errors import MisfitError, UsageError
-from wdport.extensions import declared_families, load_family, package_of
 from wdport.families.roles import Family, OwnFamily
 from wdport.families.shipped import HOME, OWN_PACKAGE, SHIPPED
 from wdport.mapping.rows import Table
 from wdport.mapping.table import CUSTOM, load_table
-from wdport.model import KerasModel
+from wdport.models.interface import KerasModel
 
 
 def family_of(table: Table, model: str | None, reference: str | None, inputs: Sequence[str]) -> Family:

@@ -15,7 +15,7 @@ from wdport.compare.findings import Gate
 from wdport.compare.gate_bounds import Bound
 from wdport.mapping.axes import Shape
 from wdport.mapping.rows import Table
-from wdport.model import (
+from wdport.models.interface import (
     Array,
     Configuration,
     ConfigurationSource,

@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, cast
 import numpy as np
 
 from wdport import recorder
+from wdport.base.errors import MisfitError, WdportError
 from wdport.compare.alignment import compare_settings
 from wdport.compare.calls import Call
 from wdport.compare.setting_values import SettingsReport
 from wdport.compare.settings import differences, has_windows, kind_of
 from wdport.compare.taps import align
-from wdport.errors import MisfitError, WdportError
 from wdport.families.user_functions import find_function
-from wdport.keras_runtime import layers_by_path
 from wdport.mapping.rows import Table
-from wdport.model import Document, KerasLayer, KerasModel
+from wdport.models.interface import Document, KerasLayer, KerasModel
+from wdport.models.keras_runtime import layers_by_path
 
 if TYPE_CHECKING:
     import torch

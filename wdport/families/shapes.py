@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
 from wdport.mapping.axes import Shape
 
 Shapes = Mapping[str, Shape]

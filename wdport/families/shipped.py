@@ -37,9 +37,9 @@ USES: Final[Mapping[str, str]] = MappingProxyType({
     "units": f"{HOME}.data.units:read_units",
     "artifacts": f"{HOME}.cli.verification:verify_exported",
 })  # fmt: skip
-"""What the core asks of the uses, each as MODULE:NAME: the gates of :class:`wdport.parity.uses.UseGates`, the known
-faults of :data:`wdport.parity.selftest.inject.UseFaults`, the units of :class:`wdport.conversion.units.DataUnits`, and
-the programs of :data:`wdport.cli.verify.VerifyExported`."""
+"""What the core asks of the uses, each as MODULE:NAME: the gates of :class:`wdport.parity.gates_of_uses.UseGates`, the
+known faults of :data:`wdport.parity.selftest.inject.UseFaults`, the units of
+:class:`wdport.conversion.units.DataUnits`, and the programs of :data:`wdport.cli.verify.VerifyExported`."""
 
 
 def provided(name: str) -> object:

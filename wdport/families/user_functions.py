@@ -19,12 +19,13 @@ import keras
 import numpy as np
 
 from wdport import recorder
+from wdport.base.errors import MisfitError, WdportError, error_of
 from wdport.checkpoint.error_context import located
 from wdport.compare.programs import TRACING
-from wdport.errors import MisfitError, WdportError, error_of
 from wdport.files.keras_file import CONFIG, open_weights, quiet_hdf5
-from wdport.keras_inputs import model_arguments, state_inputs
-from wdport.keras_runtime import (
+from wdport.models.interface import Array, Document, KerasModel
+from wdport.models.keras_inputs import model_arguments, state_inputs
+from wdport.models.keras_runtime import (
     default_float,
     deserialized,
     exact_float64,
@@ -37,7 +38,6 @@ from wdport.keras_runtime import (
     unfilled,
     variables_by_path,
 )
-from wdport.model import Array, Document, KerasModel
 from wdport.recorder import Input
 
 

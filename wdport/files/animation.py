@@ -13,11 +13,11 @@ from typing import IO, Any, Final
 
 import numpy as np
 
-from wdport.errors import InternalError, UsageError
+from wdport.base.errors import InternalError, UsageError
 from wdport.files.atomic import replacing, whole_file, write_text
 from wdport.files.figure import DRAWN, FRAMES_PER_SECOND, any_script
 from wdport.files.model_target import Needed, Target, file_target
-from wdport.model import Array
+from wdport.models.interface import Array
 
 TEXT_FORMATS: Final = (".gif", ".txt")
 TEXTS: Final = 6

@@ -25,11 +25,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from wdport.base.errors import MachineError
+from wdport.base.platforms import CLOEXEC, DIRECTORY, NOFOLLOW, NONBLOCK, is_running, lock
 from wdport.checkpoint.regular_file import require_supported
-from wdport.errors import MachineError
 from wdport.files.defer_signals import deferred_signals
 from wdport.files.outputs import UNFINISHED, OutputPath, in_temporary_folder, is_stream
-from wdport.platforms import CLOEXEC, DIRECTORY, NOFOLLOW, NONBLOCK, is_running, lock
 
 _MARK: Final = ".wdport-tmp"
 _ENDING: Final = re.compile(r"(\.weights)?\.[A-Za-z0-9]{1,12}\Z")
@@ -80,7 +80,7 @@ class Temporary:
 def make_temporary(finished: Path, folder: bool = False) -> Temporary:
     """Create an empty file, or a ``folder``, that no other user may write to.
 
-    Raises ``OSError``, and :class:`~wdport.errors.MachineError` on Windows.
+    Raises ``OSError``, and :class:`~wdport.base.errors.MachineError` on Windows.
     """
     require_supported()
     # The temporary name ends with the same suffix, for writers that infer the format from it.

@@ -23,7 +23,7 @@ from wdport.files.series_figure import (
     draw_with_data,
     is_prices,
 )
-from wdport.model import Array
+from wdport.models.interface import Array
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -11,10 +11,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
+from wdport.base.errors import InputError
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.experiment import CHECKPOINTS, CONFIGS
 from wdport.checkpoint.regular_file import State, open_regular
-from wdport.errors import InputError
 from wdport.files.manifest_seal import INDEX, MANIFEST, file_sha256, folder_sha256, manifest_of
 
 _GONE = State(-1, 0, 0, 0)
@@ -30,7 +30,7 @@ class Snapshot:
         self._sha256 = ""
 
     def require_unchanged(self) -> None:
-        """Raise :class:`~wdport.errors.InputError` if a file was written to, replaced or removed since."""
+        """Raise :class:`~wdport.base.errors.InputError` if a file was written to, replaced or removed since."""
         now = _states(self.path)
         for name, state in self._states.items():
             with located(self.path / name):
@@ -84,7 +84,7 @@ class InputFiles(dict[str, Path]):
         return self
 
     def require_present(self) -> None:
-        """Raise :class:`~wdport.errors.InputError` if an input that was named does not exist."""
+        """Raise :class:`~wdport.base.errors.InputError` if an input that was named does not exist."""
         for name in self._snapshots:
             if not os.path.lexists(self[name]):
                 raise InputError(self[name], "no such file", "check the path")
@@ -99,7 +99,7 @@ class InputFiles(dict[str, Path]):
         return self._snapshots[name].sha256
 
     def require_unchanged(self) -> None:
-        """Raise :class:`~wdport.errors.InputError` if an input has been changed before :meth:`end_reading`."""
+        """Raise :class:`~wdport.base.errors.InputError` if an input has been changed before :meth:`end_reading`."""
         if self._being_read:
             for snapshot in self._snapshots.values():
                 snapshot.require_unchanged()

@@ -15,9 +15,9 @@ from typing import Annotated, Any, Final
 
 from msgspec import to_builtins
 
-from wdport.errors import well_formed
+from wdport.base.errors import well_formed
+from wdport.base.shared_types import Count, Sha256, about
 from wdport.files.manifest_seal import file_sha256
-from wdport.shared_types import Count, Sha256, about
 
 SCHEMAS: Final[Mapping[str, int]] = {
     "verdict": 4,

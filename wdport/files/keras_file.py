@@ -32,6 +32,8 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
+from wdport.base.limits import MAX_CONFIG_BYTES, MAX_KEPT_BYTES, MAX_MANIFEST_BYTES
+from wdport.base.platforms import CLOEXEC, read_at, write_at
 from wdport.checkpoint.faults import COPY_AGAIN, SAVE_WITH_KERAS, Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import require_shallow, strict_json
@@ -39,9 +41,7 @@ from wdport.checkpoint.zip_archive import read_flat_members
 from wdport.files.defer_signals import deferred_signals
 from wdport.files.hdf5.structure import Hdf5Contents, read_hdf5
 from wdport.files.manifest_seal import MANIFEST
-from wdport.limits import MAX_CONFIG_BYTES, MAX_KEPT_BYTES, MAX_MANIFEST_BYTES
-from wdport.model import Array
-from wdport.platforms import CLOEXEC, read_at, write_at
+from wdport.models.interface import Array
 
 CONFIG: Final = "config.json"
 WEIGHTS: Final = "model.weights.h5"

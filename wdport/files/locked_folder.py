@@ -17,13 +17,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Final
 
+from wdport.base.errors import InputError, InternalError, MachineError, UsageError
+from wdport.base.file_trust import distrust
+from wdport.base.limits import MAX_RUN_BYTES
+from wdport.base.platforms import CLOEXEC, NOFOLLOW, NONBLOCK, lock
 from wdport.checkpoint.regular_file import require_supported
-from wdport.errors import InputError, InternalError, MachineError, UsageError
-from wdport.file_owners import distrust
 from wdport.files.atomic import machine_error, whole_file
 from wdport.files.outputs import OutputPath, is_temporary
-from wdport.limits import MAX_RUN_BYTES
-from wdport.platforms import CLOEXEC, NOFOLLOW, NONBLOCK, lock
 
 _SAFELY: Final = NOFOLLOW | NONBLOCK | CLOEXEC
 """A link is an error, and opening a pipe does not wait for a writer."""

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from wdport.base.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.strict_json import strict_json
-from wdport.limits import MAX_MANIFEST_BYTES, MAX_MANIFEST_MARKS
 
 MANIFEST: Final = "wdport.json"
 """The manifest's name in an archive or a folder. In a ``.weights.h5`` file it is a dataset of bytes; no attribute of a

@@ -15,21 +15,21 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from wdport.base.errors import InputError, InternalError, MachineError
+from wdport.base.limits import MAX_MANIFEST_BYTES
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.safetensors import read_safetensors
 from wdport.checkpoint.source import Source, Span, decode
 from wdport.checkpoint.tensor import NUMPY
-from wdport.errors import InputError, InternalError, MachineError
 from wdport.files.keras_file import ASSETS, KerasArchive, dataset_paths, open_weights
 from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST, file_sha256
 from wdport.files.model_target import Target
 from wdport.files.npz_file import manifest_in, open_npz, values_of
 from wdport.files.orbax_folder import ITEM, read_orbax, require_orbax
 from wdport.files.safetensors_writer import METADATA, PlannedTensor, SafetensorsWriter
-from wdport.limits import MAX_MANIFEST_BYTES
-from wdport.model import Array
+from wdport.models.interface import Array
 
 if TYPE_CHECKING:
     from wdport.files.keras_file import ArchiveWriter, WeightsWriter

@@ -10,8 +10,8 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
+from wdport.base.errors import InputError, MachineError, UsageError
 from wdport.checkpoint.hub import hub_name
-from wdport.errors import InputError, MachineError, UsageError
 from wdport.files import orbax_folder
 from wdport.files import safetensors_writer as sharded_file
 from wdport.files.inputs import InputFiles

@@ -15,14 +15,14 @@ from typing import IO, Final
 
 import numpy as np
 
+from wdport.base.errors import InternalError
+from wdport.base.limits import MAX_MANIFEST_BYTES
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.tensor import NUMPY
 from wdport.checkpoint.zip_archive import read_flat_members
-from wdport.errors import InternalError
 from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST
 from wdport.files.safetensors_writer import PlannedTensor
-from wdport.limits import MAX_MANIFEST_BYTES
 
 DTYPES: Final = ("float32", "float16")
 _EPOCH: Final = (1980, 1, 1, 0, 0, 0)

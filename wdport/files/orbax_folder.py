@@ -15,12 +15,12 @@ from typing import Any, Final
 import ml_dtypes
 import numpy as np
 
+from wdport.base.errors import MachineError, MisfitError
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.tensor import NUMPY
-from wdport.errors import MachineError, MisfitError
 from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST
 from wdport.files.safetensors_writer import PlannedTensor
-from wdport.model import Array
+from wdport.models.interface import Array
 
 ITEM: Final = "default"
 _SIXTEEN: Final = {"bfloat16": np.dtype(ml_dtypes.bfloat16)}

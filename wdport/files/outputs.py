@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from wdport.errors import MachineError, UsageError
+from wdport.base.errors import MachineError, UsageError
 from wdport.files.inputs import InputFiles
 
 LONGEST = 200
@@ -57,7 +57,7 @@ class OutputPath:
     is_new: bool = False
 
     def require_inputs(self) -> None:
-        """Raise :class:`~wdport.errors.InputError` if an input has been changed since it was named."""
+        """Raise :class:`~wdport.base.errors.InputError` if an input has been changed since it was named."""
         if self.inputs is not None:
             self.inputs.require_unchanged()
 

@@ -30,12 +30,12 @@ from typing import Final
 
 import numpy as np
 
+from wdport.base.errors import InternalError
+from wdport.base.platforms import CLOEXEC, DIRECT, allocate, require_room, write_at, write_through_cache
 from wdport.checkpoint.tensor import ITEMSIZE, SAFETENSORS
-from wdport.errors import InternalError
 from wdport.files.json_document import OutputFile
 from wdport.files.manifest_seal import INDEX, MANIFEST
-from wdport.model import Array
-from wdport.platforms import CLOEXEC, DIRECT, allocate, require_room, write_at, write_through_cache
+from wdport.models.interface import Array
 
 STAGE: Final = 4 << 20
 """Bytes per write: aligned to pages in memory and in the file, as ``O_DIRECT`` requires."""

@@ -16,11 +16,11 @@ from typing import IO, NamedTuple
 
 import numpy as np
 
-from wdport.errors import InternalError
+from wdport.base.errors import InternalError
 from wdport.files.atomic import whole_file
 from wdport.files.model_target import Needed, Target, file_target
 from wdport.files.sealed_archive import sealed_archive
-from wdport.model import Array
+from wdport.models.interface import Array
 
 Block = Mapping[str, Array]
 """Arrays by name: states (b, C, F) and, if they are decoded, decoded samples (b, N, F)."""

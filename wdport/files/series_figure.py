@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from wdport.errors import printable
-from wdport.model import Array
+from wdport.base.errors import printable
+from wdport.models.interface import Array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

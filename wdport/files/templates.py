@@ -7,7 +7,7 @@ from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
-from wdport.errors import printable
+from wdport.base.errors import printable
 
 
 @cache

@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Annotated, overload
 
+from wdport.base.shared_types import Count, about
 from wdport.mapping.axes import AxisError, Rule, Shape
 from wdport.mapping.lint import groups
 from wdport.mapping.names import NamePattern, PatternError, PatternIndex
 from wdport.mapping.rearrange import combined_shape
 from wdport.mapping.rows import Row, Table
-from wdport.shared_types import Count, about
 
 
 @dataclass(frozen=True)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from difflib import SequenceMatcher
 from typing import Annotated, TypeVar
 
+from wdport.base.shared_types import Count, JsonShape, about
 from wdport.mapping.coverage import becomes
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Row, Table, TapRow
-from wdport.shared_types import Count, JsonShape, about
 
 Property = str | JsonShape
 """A shape, or any other property as text; "" for one that is missing."""

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from itertools import combinations
 from typing import Annotated, Literal
 
+from wdport.base.shared_types import Count, about
 from wdport.mapping.axes import AxisError, Rule, output_rules
 from wdport.mapping.names import NamePattern, alike, overlap
 from wdport.mapping.rows import ConstantRow, Row, Table
 from wdport.mapping.table import CUSTOM
 from wdport.recorder import parse_inputs
-from wdport.shared_types import Count, about
 
 Level = Literal["error", "warning", "note"]
 

@@ -12,7 +12,7 @@ from hashlib import sha256
 
 import numpy as np
 
-from wdport.errors import InternalError
+from wdport.base.errors import InternalError
 from wdport.mapping.axes import Combine, FillValue, Rule, Shape
 from wdport.mapping.rearrange import Array, apply_rule, combined, separated
 from wdport.mapping.rows import Table

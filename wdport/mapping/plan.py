@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from math import prod
 from typing import Final
 
-from wdport.errors import did_you_mean
+from wdport.base.errors import did_you_mean
 from wdport.mapping.axes import Shape
 from wdport.mapping.coverage import Fit, Misfit, Misfits, fit, sentences, written
 from wdport.mapping.kinds import KINDS

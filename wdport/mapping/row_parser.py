@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import cast, get_args
 
-from wdport.errors import did_you_mean
+from wdport.base.errors import did_you_mean
 from wdport.mapping.axes import RULES, AxisError, Combine, FillValue, Rule, find_rule
 from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.kind import Inner, Kind, Part

@@ -9,8 +9,8 @@ from typing import Annotated, Literal, Required, TypedDict
 
 from msgspec import Meta
 
+from wdport.base.shared_types import Positive, Text, about
 from wdport.mapping.axes import FillValue
-from wdport.shared_types import Positive, Text, about
 
 _INDEX = "<[a-z_]+(?:[+-][0-9]{1,9})?>"
 _WHOLE = rf"(?![\s\S]*>[0-9]*<)(?:[^<>*?]|{_INDEX})"

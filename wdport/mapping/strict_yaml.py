@@ -15,11 +15,11 @@ from typing import Any, TypeVar
 
 import yaml
 
+from wdport.base.errors import InputError, MisfitError, did_you_mean
+from wdport.base.limits import MAX_NUMBER_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH, MAX_TABLE_NODES
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.strict_json import strict_json
-from wdport.errors import InputError, MisfitError, did_you_mean
-from wdport.limits import MAX_NUMBER_CHARS, MAX_TABLE_BYTES, MAX_TABLE_DEPTH, MAX_TABLE_NODES
 from wdport.mapping.axes import AxisError, Rule, parse_rule
 from wdport.mapping.names import NamePattern, PatternError, parse_pattern
 

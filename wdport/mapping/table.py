@@ -14,10 +14,10 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
 
+from wdport.base.errors import InternalError, MisfitError, did_you_mean
+from wdport.base.extensions import tables_folders
+from wdport.base.limits import MAX_INCLUDES, MAX_TABLE_BYTES
 from wdport.checkpoint.regular_file import read_option
-from wdport.errors import InternalError, MisfitError, did_you_mean
-from wdport.extensions import tables_folders
-from wdport.limits import MAX_INCLUDES, MAX_TABLE_BYTES
 from wdport.mapping.kinds import KINDS, kinds_named
 from wdport.mapping.names import PatternIndex
 from wdport.mapping.prefixes import common_prefix

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jax import lax
 from keras import ops
 
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.composed import wide
 
 

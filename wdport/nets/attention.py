@@ -10,8 +10,8 @@ import numpy as np
 from jax import lax
 from keras import layers, ops
 
-from wdport.model import Array
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import Array
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.composed import Composed, wide
 from wdport.nets.norms import GroupNorm
 

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from wdport.errors import UsageError
-from wdport.jax_settings import Option, weakly
-from wdport.model import Array
+from wdport.base.errors import UsageError
+from wdport.base.jax_settings import Option, weakly
+from wdport.models.interface import Array
 
 Weights = dict[str, Any]
 Held = Sequence[jax.Array]

@@ -6,8 +6,8 @@ from __future__ import annotations
 import keras
 from keras import layers, ops
 
-from wdport.model import KerasLayer
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import KerasLayer
+from wdport.models.interface import KerasTensor as Tensor
 
 Shape = tuple[int | None, ...]
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jax import lax
 from keras import layers, ops
 
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.composed import wide
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import keras
 from keras import layers
 
-from wdport.model import KerasTensor as Tensor
-from wdport.random_bits import one_loop
+from wdport.models.interface import KerasTensor as Tensor
+from wdport.nets.random_bits import one_loop
 
 
 @keras.saving.register_keras_serializable("wdport")
 class Dropout(layers.Dropout):
-    """Keras's, with the same masks: see :func:`wdport.random_bits.one_loop`."""
+    """Keras's, with the same masks: see :func:`wdport.nets.random_bits.one_loop`."""
 
     def call(self, inputs: Tensor, training: bool = False) -> Tensor:
         if not training or not self.rate:

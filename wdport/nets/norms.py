@@ -9,7 +9,7 @@ import keras
 from jax import lax
 from keras import layers, ops
 
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.composed import wide
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from wdport.errors import UsageError, printable
-from wdport.model import COSINE_WARMUP, SCHEDULES, Recipe
+from wdport.base.errors import UsageError, printable
+from wdport.models.interface import COSINE_WARMUP, SCHEDULES, Recipe
 from wdport.optimizers.schedules import Rates, cosine_rate, one_cycle, warmup_cosine
 from wdport.optimizers.torch_like import Adam
 

@@ -18,7 +18,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 
 
 class Rates(NamedTuple):

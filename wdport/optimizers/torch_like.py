@@ -17,8 +17,8 @@ import keras
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.errors import UsageError
-from wdport.model import Array, KerasVariable
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array, KerasVariable
 
 CLIP_EPSILON = 1e-6
 """The constant that `torch.nn.utils.clip_grad_norm_` adds to the norm."""

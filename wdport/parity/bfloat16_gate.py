@@ -27,9 +27,9 @@ from wdport.compare.probe import Probe, stateless_call, tensors
 from wdport.compare.programs import TRACING, narrow_softmaxes
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras
-from wdport.keras_runtime import variable_values
-from wdport.model import Array, KerasModel
-from wdport.parity.uses import NetworkInUse, use_gates
+from wdport.models.interface import Array, KerasModel
+from wdport.models.keras_runtime import variable_values
+from wdport.parity.gates_of_uses import NetworkInUse, use_gates
 from wdport.recorder import changed_tokens, isolate, lifted, one_line, record, run
 
 Ran = tuple[Outputs, Calls]

@@ -27,8 +27,8 @@ from wdport.compare.taps import Tap
 from wdport.compare.trials import Trial
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras
-from wdport.keras_runtime import frozen_weights, variables_by_path
-from wdport.model import Array
+from wdport.models.interface import Array
+from wdport.models.keras_runtime import frozen_weights, variables_by_path
 from wdport.parity.model_pair import Weights, correct_port
 
 if TYPE_CHECKING:

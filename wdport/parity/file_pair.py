@@ -14,18 +14,18 @@ from unittest.mock import patch
 
 import numpy as np
 
+from wdport.base.errors import MisfitError, UsageError, printable
 from wdport.compare.findings import Finding, fact, notice
 from wdport.compare.measure import same_bits
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.manifest_schema import contradiction_of
 from wdport.conversion.prepare import Prepared, Settings, prepare, source_of, user_configuration
 from wdport.conversion.rounding import narrow
-from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.roles import OwnFamily
 from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import digest
 from wdport.files.model_target import FOLDER
-from wdport.model import STATED, Array, KerasVariable, Resolved, Stated
+from wdport.models.interface import STATED, Array, KerasVariable, Resolved, Stated
 from wdport.parity.verify_options import Pair
 
 
@@ -86,8 +86,8 @@ class BothFiles:
 
     @property
     def digests(self) -> dict[str, str]:
-        """The SHA-256 of either file; raises :class:`~wdport.errors.InputError` if one has been changed since it was
-        opened."""
+        """The SHA-256 of either file; raises :class:`~wdport.base.errors.InputError` if one has been changed since it
+        was opened."""
         converted = self.converted.snapshot.sha256
         return {"checkpoint": self.prepared.checkpoint.file_sha256(), "converted": converted}
 

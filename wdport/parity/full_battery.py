@@ -19,11 +19,11 @@ from wdport.compare.results import TapResult
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Trained
 from wdport.parity.bfloat16_gate import bfloat16_gate
+from wdport.parity.gates_of_uses import NetworkInUse, use_gates
 from wdport.parity.gradient_gate import GradientErrors, gradient_gate
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import OptimizerErrors, PortTraining, optimizer_gate
 from wdport.parity.optimizer_steps import BATCH
-from wdport.parity.uses import NetworkInUse, use_gates
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
 from wdport.recorder import highest_precision, lifted
 

@@ -13,11 +13,11 @@ from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.measure import ulps
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras, Referenced, Trained
-from wdport.keras_runtime import variables_by_path
 from wdport.mapping.moves import Plan
+from wdport.models.keras_runtime import variables_by_path
+from wdport.parity.gates_of_uses import use_gates
 from wdport.parity.model_pair import Weights
 from wdport.parity.reports.phrases import at_layers
-from wdport.parity.uses import use_gates
 
 
 def preflight_gate(prepared: Prepared, comparison: Comparison, unequal: Sequence[Finding]) -> Gate:

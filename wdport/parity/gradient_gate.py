@@ -19,10 +19,10 @@ from wdport.compare.measure import ScaledErrors, relative_l2
 from wdport.compare.reference import Reference
 from wdport.compare.taps import Tap
 from wdport.conversion.prepare import Prepared
-from wdport.keras_runtime import variables_by_path
 from wdport.mapping.moves import Move
 from wdport.mapping.rearrange import apply_rule
-from wdport.model import Array
+from wdport.models.interface import Array
+from wdport.models.keras_runtime import variables_by_path
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.recorder import run
 

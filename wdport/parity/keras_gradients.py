@@ -11,12 +11,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wdport.base.jax_settings import FAST_COMPILE
 from wdport.compare.calls import Outputs
 from wdport.compare.probe import CallArguments, Compute, Handle, Tensor, intercepted, stateless, tensor_names, tensors
 from wdport.compare.programs import TRACING, CompiledProgram
-from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64, layers_by_path, variable_values
-from wdport.model import Array, KerasModel
+from wdport.models.interface import Array, KerasModel
+from wdport.models.keras_runtime import exact_float64, layers_by_path, variable_values
 
 Shapes = tuple[tuple[int, ...], ...]
 

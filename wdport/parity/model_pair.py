@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Final
 import jax
 import numpy as np
 
+from wdport.base.errors import MachineError, MisfitError, UsageError
 from wdport.compare.findings import Finding, fact
 from wdport.compare.measure import same_bits
 from wdport.compare.reference import Live, Reference, translated
@@ -25,13 +26,12 @@ from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import rounded_values
 from wdport.conversion.values import moved_arrays, source_array
-from wdport.errors import MachineError, MisfitError, UsageError
 from wdport.families.roles import KeptByKeras, Referenced
 from wdport.files.model_files import read_variables
-from wdport.keras_runtime import set_variable, variables_by_path
 from wdport.mapping.plan import Move, Plan
 from wdport.mapping.ties import omitted_names
-from wdport.model import Array, KerasModel, Signature
+from wdport.models.interface import Array, KerasModel, Signature
+from wdport.models.keras_runtime import set_variable, variables_by_path
 from wdport.recorder import (
     CASES,
     LONGEST,

@@ -14,9 +14,9 @@ import jax
 
 from wdport.compare.findings import GATES, Gate, fact, measure
 from wdport.compare.programs import trim_memory
-from wdport.keras_runtime import exact_float64, variables_by_path
 from wdport.mapping.plan import Move
-from wdport.model import Objective, Recipe
+from wdport.models.interface import Objective, Recipe
+from wdport.models.keras_runtime import exact_float64, variables_by_path
 from wdport.optimizers.recipe import optimizer_of
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.parity.keras_gradients import GradientProbe

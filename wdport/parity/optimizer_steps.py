@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import jax
 import numpy as np
 
+from wdport.base.jax_settings import FAST_COMPILE
 from wdport.compare.calls import Case
 from wdport.compare.layouts import axes, output_laid_out, stated_rules
 from wdport.compare.measure import ScaledErrors, relative_l2
@@ -22,11 +23,10 @@ from wdport.compare.programs import CompiledProgram
 from wdport.compare.reference import Reference
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Trained
-from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import variables_by_path
 from wdport.mapping.moves import Move
 from wdport.mapping.rearrange import apply_rule
-from wdport.model import Array, KerasModel, KerasVariable, Objective
+from wdport.models.interface import Array, KerasModel, KerasVariable, Objective
+from wdport.models.keras_runtime import variables_by_path
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.recorder import run, tensors_of

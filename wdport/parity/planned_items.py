@@ -8,16 +8,16 @@ from pathlib import Path
 
 import numpy as np
 
+from wdport.base.errors import MachineError
 from wdport.compare.findings import OUTPUT
 from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Prepared
-from wdport.errors import MachineError
 from wdport.families.roles import Trained
 from wdport.parity.file_pair import both_files
 from wdport.parity.fresh.process import Worker, from_json, to_json
+from wdport.parity.gates_of_uses import use_gates
 from wdport.parity.model_pair import user_reference
 from wdport.parity.recording import open_recording
-from wdport.parity.uses import use_gates
 from wdport.parity.verify import recorded_plan
 from wdport.parity.verify_options import Pair
 from wdport.recorder import module_names

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 
+from wdport.base.errors import WdportError, flag, printable
+from wdport.base.options import PathText, options_of
 from wdport.compare.findings import GATES, Gate, label
-from wdport.errors import WdportError, flag, printable
-from wdport.options import PathText, options_of
 from wdport.parity.planned_items import expected
 from wdport.parity.policy.explain import ItemOutcome, gate_outcome, layer_outcome, verdict_outcome
 from wdport.parity.policy.judge import Terms, judge, read_terms

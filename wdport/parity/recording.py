@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from wdport.base.errors import IncompleteError, InputError
 from wdport.compare.calls import Call, Case, layer_of
-from wdport.errors import IncompleteError, InputError
-from wdport.model import Array, Signature
+from wdport.models.interface import Array, Signature
 from wdport.parity import recording_file as form
 from wdport.parity.recording_file import AGAIN, RecordingFile, reading
 from wdport.recorder import (

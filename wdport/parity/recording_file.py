@@ -20,16 +20,16 @@ from typing import Annotated, Final, Literal, NotRequired, TypedDict
 import numpy as np
 from msgspec import Meta
 
+from wdport.base.errors import InputError, printable
+from wdport.base.limits import MAX_EMPTY_SHAPE, MAX_ITEM_BYTES, MAX_RANK, MAX_RECORDED, MAX_RECORDED_BYTES
+from wdport.base.shared_types import Count, Sha256, about
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.checkpoint.zip_archive import read_flat_members
-from wdport.errors import InputError, printable
-from wdport.limits import MAX_EMPTY_SHAPE, MAX_ITEM_BYTES, MAX_RANK, MAX_RECORDED, MAX_RECORDED_BYTES
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.recorder import Tensors
-from wdport.shared_types import Count, Sha256, about
 
 LARGEST: Final = 1 << 48
 """Greater than any size, seed or number of bytes."""

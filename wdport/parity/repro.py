@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
+from wdport.base.errors import InputError, MachineError
+from wdport.base.options import PathText
 from wdport.compare.calls import Call, ExpectedCall, layer_of, leaves
 from wdport.compare.probe import run_layer, tensors
 from wdport.compare.results import Evidence, Fault
-from wdport.errors import InputError, MachineError
 from wdport.families.registry import find_family, own_model
 from wdport.families.roles import Family
 from wdport.files.atomic import replacing
 from wdport.files.outputs import writable
-from wdport.keras_inputs import model_arguments
-from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
-from wdport.model import Array, KerasLayer
-from wdport.options import PathText
+from wdport.models.interface import Array, KerasLayer
+from wdport.models.keras_inputs import model_arguments
+from wdport.models.keras_runtime import exact_float64, layers_by_path, set_variable, variables_by_path
 from wdport.parity.verify_options import REPRO_ARRAYS, REPRO_SCRIPT
 
 Nested = Array | list["Nested"]

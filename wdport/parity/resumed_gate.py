@@ -15,16 +15,16 @@ from typing import Any, Final
 import jax
 import numpy as np
 
+from wdport.base.errors import InputError, MisfitError, UsageError
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.measure import relative_l2, same_bits
 from wdport.conversion.converted_optimizer import optimizer_of, schedule_of, steps_taken
 from wdport.conversion.optimizer import converted_optimizer
 from wdport.conversion.optimizer_file import Optimised, read_optimizer, require_weights
 from wdport.conversion.prepare import Prepared
-from wdport.errors import InputError, MisfitError, UsageError
-from wdport.keras_runtime import exact_float64, variables_by_path
 from wdport.mapping.moves import Move
-from wdport.model import Array, KerasModel
+from wdport.models.interface import Array, KerasModel
+from wdport.models.keras_runtime import exact_float64, variables_by_path
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_steps import OptimizerPair, losses
 from wdport.parity.training_mode_gate import TrainingStart

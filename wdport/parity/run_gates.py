@@ -20,6 +20,8 @@ from typing import Final
 
 import jax
 
+from wdport.base.options import PathText
+from wdport.base.version import VERSION
 from wdport.compare.activities import seconds_since, seconds_spent, spent_on
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
@@ -34,22 +36,20 @@ from wdport.conversion.prepare import Prepared
 from wdport.families.registry import package_of_family
 from wdport.families.roles import Family, KeptByKeras, OwnFamily, Referenced
 from wdport.families.shipped import HOME
-from wdport.model import Array
-from wdport.options import PathText
+from wdport.models.interface import Array
 from wdport.parity.diagnose import probable_causes, stated_float32
 from wdport.parity.file_pair import misread, provenance
 from wdport.parity.full_battery import FullBattery, gradient_battery, run_full_battery
 from wdport.parity.gates import constants_gate, preflight_gate
+from wdport.parity.gates_of_uses import NetworkInUse, use_gates
 from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
 from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, resumed_gate
 from wdport.parity.saved_model import rebuilt_otherwise
 from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
-from wdport.parity.uses import NetworkInUse, use_gates
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
 from wdport.recorder import parted
-from wdport.version import VERSION
 
 
 @dataclass(frozen=True)

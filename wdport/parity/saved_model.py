@@ -30,9 +30,9 @@ from wdport.compare.programs import TRACING, constants, program_text
 from wdport.conversion.load import Converted
 from wdport.families.roles import KeptByKeras
 from wdport.families.user_functions import saved_model
-from wdport.keras_inputs import state_inputs, stated_inputs
-from wdport.keras_runtime import exact_float64, first_line, layers_by_path, set_variable, variables_by_path
-from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
+from wdport.models.interface import Array, KerasLayer, KerasModel, KerasVariable
+from wdport.models.keras_inputs import state_inputs, stated_inputs
+from wdport.models.keras_runtime import exact_float64, first_line, layers_by_path, set_variable, variables_by_path
 from wdport.parity.random_draws import SampleDraws, repeatable_port
 
 Inputs = tuple[Array, ...]

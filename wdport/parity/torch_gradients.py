@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from wdport.compare.calls import Call, Outputs, call_name, leaves
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.recorder import tensors_of
 
 

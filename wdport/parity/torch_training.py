@@ -17,10 +17,10 @@ import torch
 from torch.optim import lr_scheduler
 from torch.optim.lr_scheduler import LRScheduler
 
+from wdport.base.errors import UsageError
 from wdport.conversion.optimizer_file import DECOUPLED, Optimised, Parameter
-from wdport.errors import UsageError
 from wdport.families.user_functions import find_function
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.optimizers.schedules import RELEASES
 
 

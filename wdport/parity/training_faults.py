@@ -13,9 +13,9 @@ import numpy as np
 from jax import Array as Tensor
 
 from wdport.compare.gate_bounds import GRADIENT
-from wdport.keras_runtime import set_variable
 from wdport.mapping.plan import Move
-from wdport.model import Batch, KerasModel, KerasVariable, Objective
+from wdport.models.interface import Batch, KerasModel, KerasVariable, Objective
+from wdport.models.keras_runtime import set_variable
 from wdport.optimizers.torch_like import Adam, TorchOptimizer
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import PortTraining, optimizer_gate

@@ -18,6 +18,7 @@ import keras
 import numpy as np
 from keras.src.backend.common.masking import get_keras_mask
 
+from wdport.base.jax_settings import FAST_COMPILE
 from wdport.compare.calls import Case
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure, notice
 from wdport.compare.gate_bounds import GRADIENT
@@ -27,9 +28,8 @@ from wdport.compare.programs import CompiledProgram, trim_memory
 from wdport.conversion.load import Converted
 from wdport.conversion.optimizer_file import DECOUPLED, SETTINGS, Kind
 from wdport.conversion.prepare import Prepared
-from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64, layers_by_path, set_variable, variable_values, variables_by_path
-from wdport.model import Array, KerasModel
+from wdport.models.interface import Array, KerasModel
+from wdport.models.keras_runtime import exact_float64, layers_by_path, set_variable, variable_values, variables_by_path
 from wdport.optimizers.schedules import Schedule
 from wdport.optimizers.torch_like import SGD, Adam
 from wdport.parity.gradient_gate import moved_gradients, variable_errors

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Annotated, Any, Final, Literal
 
+from wdport.base.shared_types import Number, Sha256, about
 from wdport.compare.findings import Gate, GateFacts
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.results import Fault as Fault
@@ -15,8 +16,7 @@ from wdport.compare.results import TapResult as TapResult
 from wdport.compare.results import locate as locate
 from wdport.compare.setting_values import SettingsReport
 from wdport.files import json_document
-from wdport.model import PartWords
-from wdport.shared_types import Number, Sha256, about
+from wdport.models.interface import PartWords
 
 KIND: Final = "verdict"
 TERMS = ("P", "R", "S")

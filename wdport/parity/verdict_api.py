@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from wdport.options import PathText
+from wdport.base.options import PathText
 from wdport.parity import verdict
 from wdport.parity.policy.judge import judge, read_terms
 from wdport.parity.reports import render_html, render_markdown

@@ -17,15 +17,7 @@ from typing import NoReturn, cast
 
 import numpy as np
 
-from wdport.checkpoint import Checkpoint
-from wdport.compare.activities import seconds_spent, spent_on
-from wdport.compare.findings import Finding, notice
-from wdport.compare.measure import same_bits
-from wdport.compare.run_cases import Say
-from wdport.conversion.load import Converted, open_converted
-from wdport.conversion.prepare import Prepared, Settings, planned
-from wdport.conversion.units import read_units
-from wdport.errors import (
+from wdport.base.errors import (
     IncompleteError,
     InputError,
     InternalError,
@@ -34,13 +26,21 @@ from wdport.errors import (
     require_paths,
     require_values,
 )
+from wdport.base.options import PathText
+from wdport.checkpoint import Checkpoint
+from wdport.compare.activities import seconds_spent, spent_on
+from wdport.compare.findings import Finding, notice
+from wdport.compare.measure import same_bits
+from wdport.compare.run_cases import Say
+from wdport.conversion.load import Converted, open_converted
+from wdport.conversion.prepare import Prepared, Settings, planned
+from wdport.conversion.units import read_units
 from wdport.families.registry import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.inputs import Snapshot
 from wdport.mapping.plan import Move
 from wdport.mapping.table import choose_table, load_table
-from wdport.model import Array, Resolved
-from wdport.options import PathText
+from wdport.models.interface import Array, Resolved
 from wdport.parity.file_pair import both_files, contradictions
 from wdport.parity.fresh.gate import fresh_verdict
 from wdport.parity.model_pair import (

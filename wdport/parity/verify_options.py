@@ -14,19 +14,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Annotated, Any, Final, cast
 
-from wdport.checkpoint import open_checkpoint
-from wdport.checkpoint.expected_hash import require_sha256
-from wdport.conversion.load import open_account, open_converted
-from wdport.conversion.optimizer_file import optimizer_path
-from wdport.conversion.prepare import Settings, prepare
-from wdport.errors import MisfitError, UsageError
-from wdport.families.registry import own_model
-from wdport.families.roles import OwnFamily
-from wdport.files.inputs import InputFiles
-from wdport.files.outputs import writable
-from wdport.limits import MAX_CASES, MAX_SEED
-from wdport.mapping.axes import Shape
-from wdport.options import (
+from wdport.base.errors import MisfitError, UsageError
+from wdport.base.limits import MAX_CASES, MAX_SEED
+from wdport.base.options import (
     DATA,
     FORCE,
     INPUTS,
@@ -46,6 +36,16 @@ from wdport.options import (
     options_of,
     require_bounds,
 )
+from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.expected_hash import require_sha256
+from wdport.conversion.load import open_account, open_converted
+from wdport.conversion.optimizer_file import optimizer_path
+from wdport.conversion.prepare import Settings, prepare
+from wdport.families.registry import own_model
+from wdport.families.roles import OwnFamily
+from wdport.files.inputs import InputFiles
+from wdport.files.outputs import writable
+from wdport.mapping.axes import Shape
 from wdport.parity.recording import open_recording
 
 REPRO_ARRAYS: Final = "layer.npz"

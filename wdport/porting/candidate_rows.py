@@ -17,13 +17,13 @@ from itertools import combinations, permutations
 
 import numpy as np
 
+from wdport.base.errors import WdportError
 from wdport.compare.calls import Call
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.layouts import AFTER, Layout, in_port
 from wdport.compare.measure import relative_l2
 from wdport.compare.relations import agreeing
 from wdport.compare.taps import Tap, layout_of, stated_by
-from wdport.errors import WdportError
 from wdport.mapping.axes import AxisError, Shape, parse_rule
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.kinds.activations import ROW_NAMES
@@ -32,7 +32,7 @@ from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.rows import Table
 from wdport.mapping.table import table_of
-from wdport.model import Array, KerasLayer
+from wdport.models.interface import Array, KerasLayer
 from wdport.porting.fingerprints import Print
 from wdport.porting.units import Unit, joined, likeness
 

@@ -11,7 +11,7 @@ import numpy as np
 from wdport import recorder
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
-from wdport.model import Array, KerasLayer
+from wdport.models.interface import Array, KerasLayer
 from wdport.porting import candidate_rows as rows
 from wdport.porting.candidate_rows import FillOption
 from wdport.porting.fingerprints import InputCall, KerasSide, Print

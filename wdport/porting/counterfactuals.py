@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from wdport.mapping.kinds.activations import ACTIVATIONS
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.porting.fingerprints import Print
 from wdport.porting.replay import Arguments, Change, steps
 from wdport.porting.torch_run import TorchRun, TorchValue

@@ -18,6 +18,7 @@ import jax
 import keras
 import numpy as np
 
+from wdport.base.errors import WdportError
 from wdport.compare.calls import Call, layer_of, leaves
 from wdport.compare.layouts import fed_in_port, in_port
 from wdport.compare.measure import relative_l2
@@ -27,9 +28,8 @@ from wdport.compare.relations import arrangement, relations, same
 from wdport.compare.setting_checks import every
 from wdport.compare.setting_values import Setting
 from wdport.compare.settings import compare_pair
-from wdport.errors import WdportError
-from wdport.keras_runtime import frozen_weights, set_variable, variables_by_path
-from wdport.model import Array, KerasLayer
+from wdport.models.interface import Array, KerasLayer
+from wdport.models.keras_runtime import frozen_weights, set_variable, variables_by_path
 from wdport.porting.candidate_rows import FillOption, agreement, layer_option, layout_of_option
 from wdport.porting.counterfactuals import mends
 from wdport.porting.fingerprints import InputCall, KerasSide, Print

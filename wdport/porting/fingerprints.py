@@ -18,8 +18,8 @@ import numpy as np
 
 from wdport.compare.calls import layer_of
 from wdport.compare.pairs import is_keras
-from wdport.keras_runtime import layers_by_path, variables_by_path
-from wdport.model import Array, KerasModel, KerasVariable
+from wdport.models.interface import Array, KerasModel, KerasVariable
+from wdport.models.keras_runtime import layers_by_path, variables_by_path
 
 NEAR = 1e-9
 """Tolerance for equal values, relative to the largest: float64 rounding through a deep network is smaller, the effect

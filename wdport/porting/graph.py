@@ -16,7 +16,7 @@ from wdport.porting.arguments import ARITHMETIC, ArgumentNumber, remember_arithm
 from wdport.recorder import ComparedSize
 
 if TYPE_CHECKING:
-    from wdport.model import Array
+    from wdport.models.interface import Array
 
 STOCHASTIC_DEPTH = "StochasticDepth"
 """The class of :attr:`TorchModule.torch` for any module that drops whole samples in training."""

@@ -16,13 +16,13 @@ from typing import Literal
 import jax
 import numpy as np
 
+from wdport.base.errors import MisfitError, WdportError
 from wdport.compare.probe import CallArguments, Compute, intercepted, tensor_names, tensors
-from wdport.errors import MisfitError, WdportError
-from wdport.keras_inputs import model_arguments
-from wdport.keras_runtime import exact_float64, first_line, set_variable
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import KINDS, kinds_of_layer
-from wdport.model import Array, KerasLayer
+from wdport.models.interface import Array, KerasLayer
+from wdport.models.keras_inputs import model_arguments
+from wdport.models.keras_runtime import exact_float64, first_line, set_variable
 from wdport.porting.candidate_rows import Agreement, FillOption, Guide, agreement
 from wdport.porting.candidates import Candidates
 from wdport.porting.fingerprints import InputCall, KerasSide, Print

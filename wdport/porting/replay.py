@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from wdport import recorder
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.porting.graph import Graph, Node, Slice, TensorSource, TracedTensor
 
 Values = dict[TensorSource, torch.Tensor]

@@ -12,7 +12,7 @@ import numpy as np
 from wdport.mapping.axes import find_rule
 from wdport.mapping.kinds.attention import HEADS_FIRST
 from wdport.mapping.plan import Plan, make_plan
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.porting.candidate_rows import Fields, FillOption, planned, table_of_rows
 from wdport.porting.fingerprints import NEAR, KerasSide, Print
 from wdport.porting.matching import RunOutcome

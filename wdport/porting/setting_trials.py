@@ -18,8 +18,8 @@ from wdport.compare.pairs import is_keras
 from wdport.compare.probe import run_layer, tensors
 from wdport.compare.setting_checks import every
 from wdport.compare.setting_values import Setting
-from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
-from wdport.model import Array, KerasLayer
+from wdport.models.interface import Array, KerasLayer
+from wdport.models.keras_runtime import exact_float64, set_variable, variables_by_path
 from wdport.porting.fingerprints import InputCall
 
 MOST_TRIALS = 48

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wdport import recorder
+from wdport.base.errors import MisfitError, UsageError, WdportError
 from wdport.compare.reference import translated
-from wdport.errors import MisfitError, UsageError, WdportError
-from wdport.model import Array, Document
+from wdport.models.interface import Array, Document
 from wdport.porting.fingerprints import Print, Prints
 from wdport.porting.graph import Graph, Node, TensorSource, traced_tensors
 from wdport.recorder import Call, Input

@@ -20,7 +20,7 @@ from torch.overrides import resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from wdport import recorder
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
 from wdport.porting.arguments import remembering
 from wdport.porting.functions import is_custom, is_identity
 from wdport.porting.graph import (
@@ -46,7 +46,7 @@ from wdport.porting.graph import (
 from wdport.porting.settings import parametrised, settings_of, torch_class
 
 if TYPE_CHECKING:
-    from wdport.model import Array
+    from wdport.models.interface import Array
 
 
 class CallMismatchError(Exception):

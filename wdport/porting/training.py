@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
 from wdport.porting.functions import bound, canonical
 from wdport.porting.graph import CodePlace, Graph, Node, TracedTensor, mapped
 from wdport.porting.lowering.needs import needed_nodes
 from wdport.porting.tracing import IsLayer, trace
 
 if TYPE_CHECKING:
-    from wdport.model import Array
+    from wdport.models.interface import Array
 
 ATTENTION = "scaled_dot_product_attention"
 SAMPLES = 4096

@@ -13,7 +13,7 @@ import numpy as np
 
 from wdport import recorder
 from wdport.mapping.kinds import KINDS, kinds_of_layer, kinds_of_module
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.porting.fingerprints import NEAR, Print
 from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.recorder import Call, layer_of

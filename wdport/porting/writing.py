@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, NamedTuple
 
+from wdport.base.shared_types import about
 from wdport.mapping.names import NamePattern
 from wdport.porting.candidate_rows import Fields, list_of
-from wdport.shared_types import about
 
 # A number in a name, but not one within an index such as <n+1>.
 _NUMBER = re.compile(r"(?<![0-9])(\d+)(?![0-9])(?![^<]*>)")

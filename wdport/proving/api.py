@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 
 if TYPE_CHECKING:
     from wdport.proving.port import WrittenPort

@@ -13,12 +13,12 @@ from pathlib import Path
 import numpy as np
 from scipy.optimize import linear_sum_assignment
 
+from wdport.base.errors import MisfitError
 from wdport.checkpoint import open_checkpoint
-from wdport.errors import MisfitError
 from wdport.families.custom import CustomConfig
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
-from wdport.model import KerasLayer
+from wdport.models.interface import KerasLayer
 from wdport.porting.candidate_rows import Fields, layer_option, tensor_rules
 from wdport.porting.fingerprints import KerasSide
 from wdport.porting.units import Unit, likeness

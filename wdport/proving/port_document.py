@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+from wdport.base.shared_types import Count, about
 from wdport.parity.verdict import VerdictDocument
 from wdport.proving.port import WrittenPort
-from wdport.shared_types import Count, about
 
 
 @dataclass(frozen=True)

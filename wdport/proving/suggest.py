@@ -15,12 +15,13 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import UNSET, UnsetType
 
 from wdport import recorder
+from wdport.base.errors import MisfitError, UsageError
+from wdport.base.shared_types import Count, about
 from wdport.checkpoint import open_checkpoint
 from wdport.compare.reference import translated
 from wdport.compare.run_cases import Say
-from wdport.errors import MisfitError, UsageError
 from wdport.families.custom import CustomConfig, CustomFamily
-from wdport.model import Array, Document
+from wdport.models.interface import Array, Document
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.candidate_rows import Fields, table_of_rows
 from wdport.porting.fingerprints import KerasSide
@@ -30,7 +31,6 @@ from wdport.porting.torch_run import BATCH, SEED, TorchRun, build_module, draw_i
 from wdport.porting.units import Unit, units_of
 from wdport.porting.writing import Doubt, Place, TableSection, fold, fold_doubts, sections, table_text
 from wdport.recorder import module_names
-from wdport.shared_types import Count, about
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, Required, Type
 
 from msgspec import Meta
 
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
+from wdport.base.shared_types import Count, Positive, about
 from wdport.families.custom import CustomConfig, CustomFamily
-from wdport.model import (
+from wdport.models.interface import (
     Array,
     ArrayNames,
     Clipping,
@@ -27,7 +28,6 @@ from wdport.model import (
     labels_of,
     unchanged,
 )
-from wdport.shared_types import Count, Positive, about
 from wdport.uses.diffusion.flow import PATHS, TARGETS, Flow
 from wdport.uses.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
 from wdport.uses.diffusion.process import Process
@@ -153,8 +153,8 @@ LAYERS: Final = 64
 @dataclass(frozen=True)
 class Sampling:
     """``shape`` is the shape of one sample, as the Keras model takes it, and ``name`` the name of the samples.
-    ``process`` makes the plans; ``clip`` and ``condition`` are as in :class:`wdport.model.Diffused`. Samples are states
-    times ``unit``."""
+    ``process`` makes the plans; ``clip`` and ``condition`` are as in :class:`wdport.models.interface.Diffused`. Samples
+    are states times ``unit``."""
 
     shape: tuple[int, ...]
     name: str

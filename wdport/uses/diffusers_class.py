@@ -11,11 +11,11 @@ from typing import Any, cast
 import torch
 from torch import nn
 
-from wdport.errors import MachineError
-from wdport.fields import Fields
-from wdport.libraries import release, released_class
-from wdport.model import Array, Stated
+from wdport.base.errors import MachineError
+from wdport.base.fields import Fields
+from wdport.models.interface import Array, Stated
 from wdport.recorder import lifted
+from wdport.uses.libraries import release, released_class
 
 LIBRARY = "diffusers"
 

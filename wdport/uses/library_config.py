@@ -12,12 +12,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar, cast
 
-from wdport.errors import MisfitError, did_you_mean, printable
+from wdport.base.errors import MisfitError, did_you_mean, printable
+from wdport.base.fields import OFF, Fields, fields_of, json_setting, marked
 from wdport.families.ported import PortedFamily
 from wdport.families.shapes import Shapes
-from wdport.fields import OFF, Fields, fields_of, json_setting, marked
-from wdport.libraries import released_class
-from wdport.model import UNITS, Array, ConfigurationSource, Document, Resolved, Stated
+from wdport.models.interface import UNITS, Array, ConfigurationSource, Document, Resolved, Stated
+from wdport.uses.libraries import released_class
 
 if TYPE_CHECKING:
     from torch.nn import Module

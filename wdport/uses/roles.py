@@ -10,7 +10,17 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from numpy.random import Generator
 
-from wdport.model import Array, Coded, Configuration, Diffused, Document, Function, KerasModel, Recipe, Vocabulary
+from wdport.models.interface import (
+    Array,
+    Coded,
+    Configuration,
+    Diffused,
+    Document,
+    Function,
+    KerasModel,
+    Recipe,
+    Vocabulary,
+)
 
 if TYPE_CHECKING:
     from jax import Array as Tensor

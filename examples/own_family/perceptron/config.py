@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from wdport.fields import NETWORK, Fields, Summary
+from wdport.base.fields import NETWORK, Fields, Summary
 
 Width = Annotated[int, Meta(ge=1, le=1 << 16)]
 

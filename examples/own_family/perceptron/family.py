@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from perceptron.config import Config
 from wdport.families.ported import PortedFamily
-from wdport.model import Port, Signature
+from wdport.models.interface import Port, Signature
 from wdport.recorder import parse_input
 
 

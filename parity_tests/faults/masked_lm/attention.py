@@ -12,7 +12,7 @@ from keras import ops
 from parity_tests.faults.changes import frequencies, kernel, swapped, transposed, without_bias
 from parity_tests.faults.masked_lm.layers import ATTENTION, ROTARY
 from wdport.families.faults import Change, Mutant, calling
-from wdport.model import KerasLayer, KerasTensor
+from wdport.models.interface import KerasLayer, KerasTensor
 from wdport.nets.attention import rotary_frequencies, turned
 from wdport.uses.masked_lm.config import Config
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 import torch
 
 from parity_tests.faults.random_weights import randomise
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.masked_lm.config import Config
 from wdport.uses.masked_lm.reference import HEAD, library_model
 

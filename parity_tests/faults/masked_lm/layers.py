@@ -12,7 +12,7 @@ from keras import ops
 
 from parity_tests.faults.changes import swapped, without_bias
 from wdport.families.faults import Mutant, array_of, calling, holding, setting
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.masked_lm.config import Config
 
 # Places of the port's layers, as patterns of structural paths.

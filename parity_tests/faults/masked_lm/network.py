@@ -16,7 +16,7 @@ from parity_tests.faults.changes import copied, in_float32, kernel, rounded, wit
 from parity_tests.faults.masked_lm.attention import attending
 from parity_tests.faults.masked_lm.layers import ATTENTION, BLOCK, EMBEDDING, HEAD, MLP, NETWORK, NORM, ROTARY
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding
-from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import Array, KerasLayer, KerasModel, KerasTensor
 from wdport.uses.masked_lm.config import Config
 
 Angles = tuple[KerasTensor, KerasTensor]

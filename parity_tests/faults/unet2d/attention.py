@@ -12,7 +12,7 @@ from keras import ops
 from parity_tests.faults.changes import in_float32, swapped, transposed, without_bias
 from parity_tests.faults.unet2d.places import CONV, attention
 from wdport.families.faults import Mutant, attributes, calling, setting
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.unet2d.config import Config
 
 Pixels = Callable[[KerasTensor], KerasTensor]

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from parity_tests.faults.random_weights import randomise
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.diffusion.scheduler_config import Scheduler
 from wdport.uses.unet2d.config import Config
 from wdport.uses.unet2d.reference import LIBRARY

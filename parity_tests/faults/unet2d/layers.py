@@ -11,7 +11,7 @@ from jax import lax
 from parity_tests.faults.changes import kernel, without_bias
 from parity_tests.faults.unet2d.places import CONV, NORM
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.unet2d.config import Config
 
 KERAS_EPSILON = 1e-3

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from parity_tests.faults.changes import copied, rounded
 from parity_tests.faults.unet2d.places import NETWORK, steps
 from wdport.families.faults import Change, Mutant, attributes, calling, setting
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.unet2d.config import Config, attends
 
 Join = Callable[[KerasTensor, KerasTensor], Sequence[KerasTensor]]

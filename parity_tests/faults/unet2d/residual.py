@@ -14,7 +14,7 @@ from keras import ops
 from parity_tests.faults.changes import DROPOUT, frequencies, nonlinearity
 from parity_tests.faults.unet2d.places import NETWORK, plain
 from wdport.families.faults import Change, Mutant, array_of, calling, holding, setting
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.unet2d.config import Config
 from wdport.uses.unet2d.port import LONGEST
 from wdport.uses.unet2d.port import frequencies as exact

@@ -11,7 +11,7 @@ from keras import ops
 
 from parity_tests.faults.changes import kernel, nonlinearity, without_bias
 from wdport.families.faults import Mutant, array_of, attributes, calling, holding
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.nets.attention import attend
 from wdport.uses.wan_vae.blocks import Stream
 from wdport.uses.wan_vae.config import CoderStage, Config, down_stages, flat, up_stages

@@ -16,8 +16,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport.families.faults import Kill
-from wdport.model import Array
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import Array
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.chunked import Chunked
 from wdport.uses.wan_vae import codec
 from wdport.uses.wan_vae.blocks import Chunk, paired

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from parity_tests.faults.random_weights import randomise
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.wan_vae.config import Config
 from wdport.uses.wan_vae.reference import LIBRARY
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from parity_tests.faults.changes import copied, rounded
 from wdport.families.faults import Change, Mutant, calling, setting
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.wan_vae import blocks as streams
 from wdport.uses.wan_vae import port as ports
 from wdport.uses.wan_vae.blocks import Frames, Stream, each_frame

@@ -11,7 +11,7 @@ from keras import ops
 
 from parity_tests.faults.changes import swapped
 from wdport.families.faults import Change, Mutant, array_of, attributes, calling, holding, setting
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.waveletdiff.canary import (
     ATTENTION,
     CROSS_LEVEL,

@@ -8,7 +8,7 @@ from keras import ops
 
 from parity_tests.faults.waveletdiff.attention import weights_of
 from wdport.families.faults import Mutant, array_of, calling, holding, setting
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.waveletdiff.canary import (
     ADAPTIVE,
     ATTENTION,

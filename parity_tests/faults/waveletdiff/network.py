@@ -12,7 +12,7 @@ from keras import ops
 
 from parity_tests.faults.changes import DROPOUT, copied
 from wdport.families.faults import Change, Mutant, attributes, calling
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.waveletdiff.canary import (
     BFLOAT16_WEIGHTS,
     LEVELS_SWAPPED,

@@ -14,7 +14,7 @@ import numpy as np
 from keras import ops
 
 from wdport.families.faults import Change, Mutant, attributes, calling, setting
-from wdport.model import KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import KerasLayer, KerasModel, KerasTensor
 from wdport.uses.waveletdiff.canary import ATTENTION, GELU, NETWORK, NORM
 from wdport.uses.waveletdiff.config import Config
 

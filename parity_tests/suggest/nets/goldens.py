@@ -18,7 +18,7 @@ from torch import nn
 from wdport.conversion.prepare import Settings, prepare
 from wdport.families.roles import Family
 from wdport.mapping.table import Table
-from wdport.model import Array
+from wdport.models.interface import Array
 
 ROOT = Path(__file__).parents[3]
 GOLDEN = Path(os.environ.get("WDPORT_GOLDEN", ROOT.parent / "shared" / "golden"))
@@ -83,7 +83,7 @@ def _torch(found: Opened) -> nn.Module:
 
 
 def _keras(found: Opened) -> Any:
-    from wdport.keras_runtime import layers_by_path
+    from wdport.models.keras_runtime import layers_by_path
 
     model = found.family.build(found.config)
     for layer in layers_by_path(model).values():

@@ -18,9 +18,9 @@ import pytest
 import wdport
 from tests.parity.fresh.test_fresh import files
 from tests.parity.test_reports import passing
+from wdport.base.errors import MisfitError, error_from
 from wdport.compare.calls import Case
-from wdport.errors import MisfitError, error_from
-from wdport.model import Signature
+from wdport.models.interface import Signature
 from wdport.parity.fresh.gate import FreshCase, draw_seed, fresh_cases, sample_error
 from wdport.parity.fresh.process import _START, BrokenMessage, from_json, receive, send, to_json
 from wdport.parity.planned_items import expected

@@ -12,7 +12,7 @@ import pytest
 import wdport
 from tests.command import Cli
 from tests.uses.wan_vae.make import OLD, save
-from wdport.jax_settings import fast_compile
+from wdport.base.jax_settings import fast_compile
 from wdport.nets import chunked
 
 

@@ -14,8 +14,8 @@ from tests.command import Cli
 from tests.uses.generation.test_generate import FIELDS, MASK
 from tests.uses.generation.words import with_tokenizer
 from tests.uses.masked_lm.make import save
+from wdport.base.jax_settings import fast_compile
 from wdport.cli.main import main
-from wdport.jax_settings import fast_compile
 from wdport.uses.generation import api
 
 

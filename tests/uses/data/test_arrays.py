@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from wdport.errors import InputError, UsageError
+from wdport.base.errors import InputError, UsageError
 from wdport.uses.data import read_series
 
 relaxed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

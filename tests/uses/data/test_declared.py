@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import scipy.io
 
-from wdport.errors import InputError
+from wdport.base.errors import InputError
 from wdport.uses.data import read_series, read_statistics
 
 COLUMNS = 20_000

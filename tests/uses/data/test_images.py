@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from wdport.errors import InputError, UsageError
+from wdport.base.errors import InputError, UsageError
 from wdport.uses.data.images import read_images
 
 SHAPE = (4, 6, 3)

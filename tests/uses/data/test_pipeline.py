@@ -14,7 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from wdport.errors import InputError, MachineError, UsageError
+from wdport.base.errors import InputError, MachineError, UsageError
 from wdport.uses.data import Series, Statistics, transform_dataset
 
 from .standin import Exact, truth

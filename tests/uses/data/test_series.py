@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdport.errors import InputError, UsageError
+from wdport.base.errors import InputError, UsageError
 from wdport.uses.data import Series, read_series, sliding_windows
 from wdport.uses.data.samples_reader import read_samples
 from wdport.uses.data.series import series_of

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
-from wdport.errors import InputError, UsageError
-from wdport.limits import MAX_FEATURE_NAMES_CHARS, MAX_FEATURES
+from wdport.base.errors import InputError, UsageError
+from wdport.base.limits import MAX_FEATURE_NAMES_CHARS, MAX_FEATURES
 from wdport.uses.data import Statistics, read_statistics
 
 relaxed = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
+from wdport.base.errors import InputError, UsageError
 from wdport.checkpoint.faults import Fault
-from wdport.errors import InputError, UsageError
 from wdport.uses.data import read_series, text_tables
 from wdport.uses.data.text_tables import TextRows, is_number, split
 

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from wdport.errors import InputError, UsageError, WdportError
-from wdport.limits import MAX_FEATURES
+from wdport.base.errors import InputError, UsageError, WdportError
+from wdport.base.limits import MAX_FEATURES
 from wdport.uses.data.series import Series
 from wdport.uses.data.transforms import (
     OHLCV,

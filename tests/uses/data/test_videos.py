@@ -10,8 +10,8 @@ import pytest
 
 import wdport
 from tests.uses.wan_vae.make import OLD, save
+from wdport.base.errors import InputError, MachineError
 from wdport.cli.main import main
-from wdport.errors import InputError, MachineError
 from wdport.files.animation import video_target, write_video
 from wdport.uses.data import videos
 from wdport.uses.data.videos import read_video

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from tests.uses.diffusion.scanned import states
 from tests.uses.diffusion.test_flow import MEAN, SPREAD, expected_noise
-from wdport.errors import UsageError
-from wdport.model import FORMER_SAMPLERS
+from wdport.base.errors import UsageError
+from wdport.models.interface import FORMER_SAMPLERS
 from wdport.uses.diffusion.diffusion import Diffusion
 from wdport.uses.diffusion.plans import make_plan
 from wdport.uses.diffusion.reference_samplers import solver_states

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from tests.uses.diffusion.scanned import states
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.uses.diffusion.flow import PATHS, SAMPLERS, TARGETS, Flow
 from wdport.uses.diffusion.plans import make_plan
 from wdport.uses.diffusion.process import Run

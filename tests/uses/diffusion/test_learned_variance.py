@@ -11,8 +11,8 @@ import pytest
 
 from tests.uses.diffusion.scanned import states
 from tests.uses.diffusion.test_scheduler import clipping
-from wdport.errors import UsageError
-from wdport.model import Array
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array
 from wdport.uses.diffusion.diffusion import TRIAL
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.process import Run

@@ -13,8 +13,8 @@ import pytest
 
 from tests.uses.diffusion.scanned import states
 from tests.uses.diffusion.test_scheduler import clipping
-from wdport.errors import UsageError
-from wdport.model import Array, Clipping, LossPart
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array, Clipping, LossPart
 from wdport.uses.diffusion.loss import DiffusionLoss, RandomBatch
 from wdport.uses.diffusion.noise import lay_out
 from wdport.uses.diffusion.noise_levels import EDM, EDM_SOLVER, LEVEL_CLASSES, NoiseLevels

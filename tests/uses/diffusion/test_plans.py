@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.uses.diffusion import scanned
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.uses.diffusion.noise import lay_out
 from wdport.uses.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.uses.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states

@@ -11,7 +11,7 @@ import torch
 from tests.uses.diffusion.scanned import states
 from tests.uses.diffusion.test_familiar_names import BARS, KINDS, SCHEDULE, in_numpy, network
 from tests.uses.diffusion.test_familiar_names import CLASSES as FAMILIAR
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.uses.diffusion.diffusion import TRIAL, Diffusion
 from wdport.uses.diffusion.flow import Flow
 from wdport.uses.diffusion.process import Run

@@ -15,7 +15,7 @@ import torch
 
 import wdport
 from tests.command import Cli, Refused
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.families.registry import find_family, known_model
 from wdport.uses.data.samples_reader import SeriesSet
 from wdport.uses.data.series import Series

@@ -15,8 +15,8 @@ import torch
 
 from tests.uses.evaluation import ts2vec_torch
 from tests.uses.ts2vec.make import random_tensors
-from wdport.errors import UsageError
-from wdport.keras_runtime import exact_float64, variables_by_path
+from wdport.base.errors import UsageError
+from wdport.models.keras_runtime import exact_float64, variables_by_path
 from wdport.uses.evaluation.api import require_series
 from wdport.uses.evaluation.context_fid import embeddings, train_encoder
 from wdport.uses.evaluation.distances import (

@@ -15,7 +15,7 @@ import pytest
 import wdport
 from tests.command import Cli
 from wdport.files.json_document import NamedFile
-from wdport.model import Decoding
+from wdport.models.interface import Decoding
 from wdport.uses.data.series import Series
 from wdport.uses.evaluation.document import document_of, text_of
 from wdport.uses.evaluation.result import Evaluation, Score

@@ -16,7 +16,7 @@ import pytest
 import wdport
 from tests.command import Cli, Refused
 from tests.uses.sampling.toy import SHAPE, toy_network
-from wdport.errors import InputError, MachineError, UsageError, WdportError
+from wdport.base.errors import InputError, MachineError, UsageError, WdportError
 from wdport.files.zip_seal import seal_of
 from wdport.uses.exporting import loader
 from wdport.uses.exporting.artifact import export_target, member_digests, read_facts, write_artifact

@@ -21,8 +21,8 @@ from tests.make import SETTINGS, SMALL, inputs, make_state, save
 from tests.uses.exporting.test_export import called
 from tests.uses.ts2vec import make as encoders
 from tests.uses.unet2d import make as unets
+from wdport.base.errors import UsageError
 from wdport.cli.main import main
-from wdport.errors import UsageError
 from wdport.files.model_target import Target
 from wdport.files.outputs import writable
 from wdport.uses.exporting.to_torch import write_tensors

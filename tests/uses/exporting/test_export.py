@@ -20,7 +20,7 @@ import wdport
 from tests.make import TINY, inputs
 from tests.schemas.held import hold
 from tests.uses.sampling.toy import SHAPE, toy_network
-from wdport.jax_settings import fast_compile
+from wdport.base.jax_settings import fast_compile
 from wdport.uses.exporting import loader
 from wdport.uses.exporting.artifact import export_target, write_artifact
 from wdport.uses.exporting.lowering import Lowered, Lowering, lower_denoiser, lower_sampler

@@ -24,9 +24,9 @@ from tests.uses.masked_lm import make as tokens
 from tests.uses.ts2vec import make as encoders
 from tests.uses.unet2d import make as unets
 from tests.uses.wan_vae import make as videos
+from wdport.base.errors import UsageError
 from wdport.cli.main import main
 from wdport.compare.probe import stateless
-from wdport.errors import UsageError
 from wdport.uses.exporting import loader
 
 

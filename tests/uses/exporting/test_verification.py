@@ -21,9 +21,9 @@ from tests.command import Cli, Refused
 from tests.families.test_custom import files
 from tests.uses.exporting.test_artifact import damage, edited
 from tests.uses.exporting.test_network import converted_model, exported
+from wdport.base.errors import InputError, MachineError
 from wdport.cli.main import main
 from wdport.conversion.load import open_converted
-from wdport.errors import InputError, MachineError
 from wdport.families.registry import own_model
 from wdport.uses.exporting import api, artifact, verification
 from wdport.uses.exporting import lowering as lower

@@ -17,7 +17,7 @@ from wdport.compare.gate_bounds import TRAJECTORY
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.table import choose_table
-from wdport.model import Port, Signature
+from wdport.models.interface import Port, Signature
 from wdport.recorder import parse_input, run
 from wdport.uses.diffusion.diffusion import Diffusion
 from wdport.uses.diffusion.scheduler_config import Scheduler

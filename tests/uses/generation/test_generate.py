@@ -20,10 +20,10 @@ import wdport
 from tests.uses.generation.words import WORDS as VOCABULARY
 from tests.uses.generation.words import with_tokenizer
 from tests.uses.masked_lm.make import SMALL, Fields, config_of, save, tensors_of
-from wdport.errors import InputError, MachineError, UsageError
+from wdport.base.errors import InputError, MachineError, UsageError
+from wdport.base.jax_settings import fast_compile
 from wdport.files.manifest_seal import file_sha256
-from wdport.jax_settings import fast_compile
-from wdport.model import Array, KerasModel
+from wdport.models.interface import Array, KerasModel
 from wdport.recorder import lifted
 from wdport.uses.generation import api
 from wdport.uses.generation.api import generator_of

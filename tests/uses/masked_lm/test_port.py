@@ -18,10 +18,10 @@ import wdport
 from tests.command import Cli, Refused
 from tests.families.quick import filled, jitted, network_verdict
 from tests.uses.masked_lm.make import SMALL, Fields, config_of, fields_of, save, tensors_of
+from wdport.base.errors import MisfitError
 from wdport.compare.measure import relative_l2, ulps
 from wdport.compare.probe import Probe
 from wdport.conversion.prepare import Settings, prepare
-from wdport.errors import MisfitError
 from wdport.nets.attention import rotary_frequencies
 from wdport.nets.norms import RMSNorm
 from wdport.parity.planned_items import expected

@@ -18,8 +18,8 @@ import pywt
 
 import wdport
 from tests.make import TINY
+from wdport.base.errors import UsageError
 from wdport.cli.main import main
-from wdport.errors import UsageError
 from wdport.uses import sampling
 from wdport.uses.cli.sample import command
 from wdport.uses.sampling import api, job

@@ -17,10 +17,10 @@ import pytest
 
 import wdport
 from tests.uses.sampling.toy import SHAPE, toy_network, toy_programs
+from wdport.base.errors import UsageError
+from wdport.base.shared_types import POLICIES
 from wdport.conversion.load import open_converted
-from wdport.errors import UsageError
 from wdport.files.model_files import read_variables
-from wdport.shared_types import POLICIES
 from wdport.uses.diffusion.noise import lay_out, sample_keys, step_noise
 from wdport.uses.diffusion.plans import make_plan
 from wdport.uses.diffusion.run_plan import plan_rows, run_plan

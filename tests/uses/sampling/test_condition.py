@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from tests.uses.sampling.toy import SHAPE, toy_network
-from wdport.errors import UsageError
-from wdport.model import Condition, Windowed, labels_of
+from wdport.base.errors import UsageError
+from wdport.models.interface import Condition, Windowed, labels_of
 from wdport.uses.exporting.api import condition_facts
 from wdport.uses.exporting.artifact import export_target, write_artifact
 from wdport.uses.exporting.loader import load

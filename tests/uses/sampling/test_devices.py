@@ -20,8 +20,8 @@ import pytest
 import wdport
 from tests.compiler import compiler_flags
 from tests.uses.sampling.toy import SHAPE, toy_programs
+from wdport.base.errors import UsageError
 from wdport.cli.machine import parse_devices
-from wdport.errors import UsageError
 from wdport.uses.sampling.devices import DeviceSpread, spread_over
 from wdport.uses.sampling.job import Job
 from wdport.uses.sampling.parts import Parts

@@ -16,11 +16,11 @@ from tests.make import SMALL
 from tests.uses.sampling.test_condition import network as labelled
 from tests.uses.sampling.toy import SHAPE as TOY_SHAPE
 from tests.uses.sampling.toy import toy_network, toy_programs
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.files import figure
 from wdport.files.figure import ANIMATED, animate_samples, draw_samples, figure_target
 from wdport.files.samples_writer import samples_target
-from wdport.model import ArrayNames, Decoding, Diffused, NotDecoded
+from wdport.models.interface import ArrayNames, Decoding, Diffused, NotDecoded
 from wdport.uses.diffusion.diffusion import Diffusion
 from wdport.uses.diffusion.schedules import noise_schedule, per_mille, step_list
 from wdport.uses.sampling import devices as memory

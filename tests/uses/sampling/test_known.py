@@ -9,8 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from wdport.errors import InputError, UsageError
-from wdport.model import Diffused
+from wdport.base.errors import InputError, UsageError
+from wdport.models.interface import Diffused
 from wdport.uses.diffusion.diffusion import Diffusion
 from wdport.uses.diffusion.schedules import noise_schedule, per_mille, step_list
 from wdport.uses.sampling.condition import read_known, resampling, with_known

@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wdport import file_owners as owners
-from wdport.errors import InputError, MachineError, UsageError, WdportError
-from wdport.file_owners import distrust
-from wdport.model import Array
+from wdport.base import file_trust as owners
+from wdport.base.errors import InputError, MachineError, UsageError, WdportError
+from wdport.base.file_trust import distrust
+from wdport.models.interface import Array
 from wdport.uses.sampling.parts import Parts, read_block
 
 FACTS = {"n": 6, "seed": 0, "chunk": 2}

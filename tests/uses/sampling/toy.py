@@ -8,7 +8,7 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.model import ArrayNames, Diffused, NotDecoded
+from wdport.models.interface import ArrayNames, Diffused, NotDecoded
 from wdport.uses.diffusion.diffusion import Diffusion
 from wdport.uses.diffusion.schedules import noise_schedule, per_mille, step_list
 from wdport.uses.sampling.network import Network

@@ -8,7 +8,7 @@ import jax
 import pytest
 
 from tests.uses.training.points import points
-from wdport.keras_runtime import exact_float64
+from wdport.models.keras_runtime import exact_float64
 
 __all__ = ["points"]
 

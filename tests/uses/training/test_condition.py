@@ -15,8 +15,8 @@ from tests.command import Cli, Refused
 from tests.make import QK_NORM, SETTINGS, TINY, make_state, save
 from tests.uses.data.test_transforms import prices
 from tests.uses.sampling.toy import ABOUT
-from wdport.errors import MisfitError, UsageError
-from wdport.model import Condition, KerasModel, labels_of
+from wdport.base.errors import MisfitError, UsageError
+from wdport.models.interface import Condition, KerasModel, labels_of
 from wdport.optimizers.schedules import warmup_cosine
 from wdport.uses.data.series import Series, read_series
 from wdport.uses.data.transforms import OhlcAtr

@@ -16,7 +16,7 @@ import pytest
 import wdport
 from tests.uses.sampling.test_devices import ended, free_address, start
 from tests.uses.training.points import points_in
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.uses.training.placement import placement_of
 
 STATES = np.random.default_rng(0).normal([4.0, -3.0], 0.1, size=(70, 2))

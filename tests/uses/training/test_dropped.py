@@ -11,7 +11,7 @@ import pytest
 
 from tests.edits import edit
 from tests.uses.sampling.toy import ABOUT
-from wdport.model import LossPart, labels_of
+from wdport.models.interface import LossPart, labels_of
 from wdport.uses.diffusion.loss import DiffusionLoss
 from wdport.uses.diffusion.noise import FlowNoising
 from wdport.uses.training.model import DiffusionTraining

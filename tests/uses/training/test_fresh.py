@@ -16,10 +16,10 @@ from PIL import Image
 import wdport
 from tests.checkpoint.forge import GOLDEN
 from tests.uses.masked_lm import make as eurobert
+from wdport.base.errors import InputError, MisfitError, UsageError, WdportError
 from wdport.checkpoint import open_checkpoint
 from wdport.cli.main import main
-from wdport.errors import InputError, MisfitError, UsageError, WdportError
-from wdport.keras_runtime import variables_by_path
+from wdport.models.keras_runtime import variables_by_path
 from wdport.uses.training.initial import is_library_configuration, save_initial_model
 from wdport.uses.training.model import recipe_of
 from wdport.uses.waveletdiff.config import Config

@@ -14,7 +14,7 @@ import pytest
 from keras import layers
 
 import wdport
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.optimizers.torch_like import Adam
 from wdport.uses.training.supervised import name_of
 

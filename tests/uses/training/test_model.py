@@ -14,8 +14,8 @@ import torch
 
 import wdport
 from tests.make import SETTINGS, SMALL, TINY, make_state, save
-from wdport.errors import UsageError
-from wdport.model import LossPart
+from wdport.base.errors import UsageError
+from wdport.models.interface import LossPart
 from wdport.optimizers.torch_like import Adam
 from wdport.uses.diffusion.loss import DiffusionLoss, RandomBatch
 from wdport.uses.diffusion.noise import FlowNoising, step_noising

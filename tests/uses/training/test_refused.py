@@ -20,9 +20,9 @@ import wdport
 from tests.command import Cli, Refused
 from tests.uses.training.points import points_in
 from tests.uses.unet2d.make import fields_of
-from wdport.errors import InputError, MachineError, MisfitError, UsageError, WdportError
+from wdport.base.errors import InputError, MachineError, MisfitError, UsageError, WdportError
 from wdport.files.outputs import writable
-from wdport.model import Recipe
+from wdport.models.interface import Recipe
 from wdport.optimizers.torch_like import Adam
 from wdport.uses.diffusion.scheduler_config import Scheduler
 from wdport.uses.training.model import training_model

@@ -15,7 +15,7 @@ import torch
 
 import wdport
 from tests.make import SMALL
-from wdport.errors import InputError, UsageError
+from wdport.base.errors import InputError, UsageError
 from wdport.optimizers.torch_like import SGD, Adam
 from wdport.uses.data.pipeline import transform_dataset
 from wdport.uses.training.batches import TrainingBatches

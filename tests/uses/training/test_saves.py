@@ -18,8 +18,8 @@ from tests.uses.sampling.test_devices import RUN, ended, free_address, start
 from tests.uses.training.test_condition import model_about
 from tests.uses.training.test_devices import assert_same, begin, runs
 from tests.uses.training.test_run import GIVEN, STATES, Stop, weights
+from wdport.base.errors import InputError, MachineError
 from wdport.cli.main import main
-from wdport.errors import InputError, MachineError
 from wdport.optimizers.torch_like import Adam
 from wdport.uses.training import run
 from wdport.uses.training import training_data as source

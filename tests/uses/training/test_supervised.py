@@ -21,9 +21,9 @@ from tests.command import Cli
 from tests.families.test_custom import files
 from tests.families.toys import nets
 from tests.uses.masked_lm import make as eurobert
-from wdport.errors import InputError, UsageError
-from wdport.keras_runtime import layer_dtype, variables_by_path
-from wdport.model import Recipe
+from wdport.base.errors import InputError, UsageError
+from wdport.models.interface import Recipe
+from wdport.models.keras_runtime import layer_dtype, variables_by_path
 from wdport.optimizers.torch_like import Adam
 from wdport.recorder import lifted
 from wdport.uses.masked_lm.reference import build_reference

@@ -11,7 +11,7 @@ import torch
 from torch.optim import lr_scheduler
 
 from tests.edits import edit
-from wdport.model import COSINE_WARMUP, Recipe
+from wdport.models.interface import COSINE_WARMUP, Recipe
 from wdport.optimizers import recipe as recipes
 from wdport.optimizers import schedules
 from wdport.optimizers.recipe import optimizer_of

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import torch
 
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.ts2vec.config import Config
 from wdport.uses.ts2vec.reference import TS2Vec
 

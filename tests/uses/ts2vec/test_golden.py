@@ -23,8 +23,8 @@ from wdport.compare.layouts import in_port
 from wdport.compare.probe import Probe
 from wdport.compare.taps import align
 from wdport.conversion.load import open_converted
-from wdport.keras_runtime import layers_by_path
 from wdport.mapping.table import shipped_tables
+from wdport.models.keras_runtime import layers_by_path
 from wdport.uses.ts2vec.family import FAMILY, TS2VecFamily
 from wdport.uses.ts2vec.reference import TS2Vec
 

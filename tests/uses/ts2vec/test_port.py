@@ -14,10 +14,10 @@ import torch
 import wdport
 from tests.command import Cli, Refused
 from tests.uses.ts2vec.make import SMALL, random_tensors, save
-from wdport.errors import MisfitError, UsageError, WdportError
-from wdport.keras_runtime import set_variable
+from wdport.base.errors import MisfitError, UsageError, WdportError
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import shipped_tables
+from wdport.models.keras_runtime import set_variable
 from wdport.uses.ts2vec.config import Config
 from wdport.uses.ts2vec.family import FAMILY
 

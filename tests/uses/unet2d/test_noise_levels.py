@@ -17,8 +17,8 @@ from parity_tests.faults.unet2d.examples import law
 from tests.command import Cli, Refused
 from tests.families.quick import few_cases
 from tests.uses.unet2d.test_sampled import FIELDS, ONE_LEVEL, SIZE
+from wdport.base.errors import UsageError
 from wdport.cli.main import main
-from wdport.errors import UsageError
 from wdport.uses.diffusion.noise_levels import EDM, NoiseLevels
 from wdport.uses.diffusion.reference_scheduler import CONSISTENCY, SCORE_SDE
 from wdport.uses.unet2d.config import Config

@@ -14,9 +14,9 @@ import wdport
 from tests.command import Cli
 from tests.families.quick import filled, jitted
 from tests.uses.unet2d.make import SMALL, Fields, fields_of, save, tensors_of
+from wdport.base.errors import MisfitError
 from wdport.compare.measure import relative_l2
 from wdport.compare.probe import Probe
-from wdport.errors import MisfitError
 from wdport.families.ported import described_variables
 from wdport.recorder import cast
 from wdport.uses.unet2d.config import Config

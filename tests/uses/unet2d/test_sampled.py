@@ -17,7 +17,7 @@ from parity_tests.faults.random_weights import randomise
 from parity_tests.faults.unet2d.examples import law
 from tests.command import Cli, Refused
 from tests.families.quick import few_cases, network_verdict
-from wdport.errors import MisfitError, UsageError
+from wdport.base.errors import MisfitError, UsageError
 from wdport.uses.diffusion.scheduler_config import Scheduler
 from wdport.uses.exporting import loader
 from wdport.uses.unet2d.config import Config

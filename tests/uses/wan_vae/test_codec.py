@@ -15,9 +15,9 @@ import pytest
 
 import wdport
 from tests.uses.wan_vae.make import OLD, VARIANTS, Fields, random_fields, save, tensors_of
+from wdport.base.jax_settings import fast_compile
 from wdport.compare.measure import relative_l2
-from wdport.jax_settings import fast_compile
-from wdport.keras_runtime import set_variable, variables_by_path
+from wdport.models.keras_runtime import set_variable, variables_by_path
 from wdport.nets import chunked
 from wdport.nets.chunked import scanned
 from wdport.recorder import lifted, run

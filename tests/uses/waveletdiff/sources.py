@@ -9,7 +9,7 @@ from pathlib import Path
 import torch
 
 from wdport.mapping.axes import Shape
-from wdport.model import Array, ConfigurationSource
+from wdport.models.interface import Array, ConfigurationSource
 from wdport.uses.waveletdiff.config import Config
 from wdport.uses.waveletdiff.reference import WaveletDiff
 

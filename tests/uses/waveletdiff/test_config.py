@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from wdport.fields import marked
+from wdport.base.fields import marked
 from wdport.uses.waveletdiff.config import OMITTED, Config
 from wdport.uses.waveletdiff.family import FAMILY
 from wdport.uses.waveletdiff.variables import position_table, sizes, time_frequencies, variables

@@ -11,10 +11,10 @@ import pytest
 
 from tests.families.quick import jitted
 from tests.make import NO_CROSS, QK_NORM, SMALL, TINY, inputs, make_module
+from wdport.base.errors import UsageError
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
 from wdport.compare.probe import Probe
-from wdport.errors import UsageError
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.table import choose_table

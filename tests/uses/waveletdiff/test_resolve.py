@@ -12,12 +12,12 @@ import torch
 from parity_tests.faults.waveletdiff import FAULTS
 from parity_tests.faults.waveletdiff.network import scale_embedding_mutants, scale_mutants
 from tests.make import TINY
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
+from wdport.base.fields import fields_of, marked
 from wdport.families.faults import Mutant
-from wdport.fields import fields_of, marked
 from wdport.mapping.plan import Misfits, make_plan
 from wdport.mapping.table import choose_table
-from wdport.model import ConfigurationSource
+from wdport.models.interface import ConfigurationSource
 from wdport.parity.selftest.inject import inject
 from wdport.parity.selftest.specimen import Specimen
 from wdport.uses.waveletdiff.config import OMITTED, Config

@@ -11,8 +11,8 @@ import torch
 import wdport
 from tests.command import Cli
 from tests.make import make_state
+from wdport.base.errors import MisfitError, UsageError
 from wdport.conversion.prepare import Settings, prepare
-from wdport.errors import MisfitError, UsageError
 from wdport.mapping.strict_yaml import load_yaml
 from wdport.uses.waveletdiff.settings import parse_setting, read_saved, read_settings
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import pywt
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.uses.wavelets import (
     RaggedWaveletTransform,
     WaveletTransform,

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from struct import Struct, unpack_from
 from typing import Final
 
+from wdport.base.limits import MAX_HDF5_OBJECTS
 from wdport.checkpoint.faults import SAVE_WITH_KERAS, Fault
 from wdport.files.hdf5.headers import GROUP_INFO, LINK_INFO, SYMBOL_TABLE, UNDEFINED, Extents, Header
-from wdport.limits import MAX_HDF5_OBJECTS
 
 ASCII_NAMES: Final = "use ASCII names for the attributes or keys of its layers, and save the model again"
 

@@ -21,8 +21,8 @@ from typing import Final
 
 import numpy as np
 
+from wdport.base.limits import MAX_EMPTY_SHAPE, MAX_RANK
 from wdport.checkpoint.faults import COPY_AGAIN, SAVE_WITH_KERAS, Fault
-from wdport.limits import MAX_EMPTY_SHAPE, MAX_RANK
 
 UNDEFINED: Final = 0xFFFFFFFFFFFFFFFF
 """The undefined address."""

@@ -18,6 +18,7 @@ from typing import Final
 
 import numpy as np
 
+from wdport.base.limits import MAX_ATTRIBUTE_BYTES, MAX_DEPTH, MAX_HDF5_OBJECTS, MAX_HDF5_PATH
 from wdport.checkpoint.faults import SAVE_WITH_KERAS, Fault
 from wdport.files.hdf5.groups import INTERNAL_K, LEAF_K, is_group, read_links
 from wdport.files.hdf5.headers import (
@@ -37,7 +38,6 @@ from wdport.files.hdf5.headers import (
     read_header,
     read_shape,
 )
-from wdport.limits import MAX_ATTRIBUTE_BYTES, MAX_DEPTH, MAX_HDF5_OBJECTS, MAX_HDF5_PATH
 
 Value = str | int | float | bool
 """The value of an attribute."""

@@ -21,6 +21,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from wdport.base.errors import IncompleteError, MisfitError, WdportError, error_from
+from wdport.base.options import PathText
 from wdport.compare.calls import Case
 from wdport.compare.findings import GATES, OUTPUT, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS, bounds
@@ -28,9 +30,7 @@ from wdport.compare.layer_errors import outputs_in_port
 from wdport.compare.measure import FLOOR, ErrorPair
 from wdport.compare.run_cases import Say
 from wdport.conversion.prepare import Prepared
-from wdport.errors import IncompleteError, MisfitError, WdportError, error_from
-from wdport.model import Array, Signature
-from wdport.options import PathText
+from wdport.models.interface import Array, Signature
 from wdport.parity.file_pair import BothFiles, both_files
 from wdport.parity.fresh.confinement import FRAMEWORKS
 from wdport.parity.fresh.process import BrokenMessage, Message, Worker, from_json, to_json

@@ -19,9 +19,9 @@ import numpy as np
 
 from wdport.compare.probe import tensor_names, tensors
 from wdport.conversion.load import load_model
-from wdport.keras_inputs import model_arguments, symbolic_inputs
-from wdport.keras_runtime import exact_float64, set_variable, variables_by_path
-from wdport.model import Array, KerasModel
+from wdport.models.interface import Array, KerasModel
+from wdport.models.keras_inputs import model_arguments, symbolic_inputs
+from wdport.models.keras_runtime import exact_float64, set_variable, variables_by_path
 from wdport.parity.fresh.process import BrokenMessage, receive, send
 from wdport.recorder import cast
 

@@ -24,11 +24,11 @@ from typing import IO, Any, Final, Literal, Self, TypeVar, Union, get_args, get_
 
 import numpy as np
 
-from wdport.errors import IncompleteError, error_from
+from wdport.base.errors import IncompleteError, error_from
+from wdport.base.jax_settings import cache_variables
+from wdport.base.platforms import plain_environment
 from wdport.files.atomic import scratch_folder
-from wdport.jax_settings import cache_variables
-from wdport.model import Array
-from wdport.platforms import plain_environment
+from wdport.models.interface import Array
 
 _SIZE: Final = struct.Struct(">Q")
 _MOST_FACTS: Final = 1 << 28

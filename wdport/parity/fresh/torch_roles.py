@@ -12,10 +12,10 @@ from typing import IO, Any
 
 import numpy as np
 
+from wdport.base.errors import WdportError
 from wdport.compare.calls import Case
 from wdport.compare.reference import Live, translated
-from wdport.errors import WdportError
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.parity.file_pair import BothFiles, both_files
 from wdport.parity.fresh.process import BrokenMessage, from_json, receive, send, to_json
 from wdport.parity.model_pair import own_reference, source_tensors, user_reference

@@ -15,15 +15,15 @@ from math import inf, isfinite, isnan
 from pathlib import Path
 from typing import Any, Final, TypedDict
 
+from wdport.base.errors import IncompleteError, InputError, UsageError
+from wdport.base.limits import MAX_BASELINE_BYTES
+from wdport.base.options import PathText
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.strict_json import strict_json
 from wdport.compare.findings import GATES, Finding, fact
-from wdport.errors import IncompleteError, InputError, UsageError
 from wdport.files.atomic import write_text
 from wdport.files.outputs import writable
-from wdport.limits import MAX_BASELINE_BYTES
-from wdport.options import PathText
 from wdport.parity.verdict import TapResult, Verdict
 
 SCHEMA: Final = 1
@@ -140,8 +140,8 @@ def write_baseline(path: PathText, baseline: Baseline, force: bool = False) -> N
     """Write a baseline; an older one stays until the new one is complete, and another file always, except with
     ``force``.
 
-    Raises :class:`~wdport.errors.UsageError` for another file, and :class:`~wdport.errors.MachineError` if writing
-    fails; then no temporary file is left.
+    Raises :class:`~wdport.base.errors.UsageError` for another file, and :class:`~wdport.base.errors.MachineError` if
+    writing fails; then no temporary file is left.
     """
     lines = [f"  {json.dumps(name)}: {json.dumps(entry, allow_nan=False)}" for name, entry in baseline["taps"].items()]
     body = ",\n".join(lines)
@@ -151,7 +151,7 @@ def write_baseline(path: PathText, baseline: Baseline, force: bool = False) -> N
 
 
 def read_baseline(path: PathText) -> Baseline:
-    """Read a baseline; raises :class:`~wdport.errors.InputError` if the file is not one."""
+    """Read a baseline; raises :class:`~wdport.base.errors.InputError` if the file is not one."""
     file = Path(path)
     data = read_option(file, MAX_BASELINE_BYTES, _FIX)
     try:

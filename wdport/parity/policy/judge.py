@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import date
 from typing import Any
 
+from wdport.base.options import PathText
 from wdport.compare.findings import GATES, Finding, Gate, by_subject, fact, label, notice
 from wdport.compare.gate_bounds import bounds
-from wdport.options import PathText
 from wdport.parity.policy.baseline import apply_baseline, make_baseline, read_baseline, write_baseline
 from wdport.parity.policy.policy import BoundSetting, Policy, Waiver, read_policy
 from wdport.parity.verdict import NOT_FRESH, UNTRIED, Verdict

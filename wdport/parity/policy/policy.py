@@ -13,13 +13,13 @@ from typing import Annotated, Literal, Required, TypedDict
 
 from msgspec import Meta
 
+from wdport.base.errors import InputError, did_you_mean
+from wdport.base.limits import MAX_POLICY_BYTES
+from wdport.base.options import PathText
+from wdport.base.shared_types import Text, about
 from wdport.checkpoint.regular_file import read_option
 from wdport.compare.findings import GATES, label, letter_of
-from wdport.errors import InputError, did_you_mean
 from wdport.families.registry import known_bounds
-from wdport.limits import MAX_POLICY_BYTES
-from wdport.options import PathText
-from wdport.shared_types import Text, about
 
 Day = Annotated[
     str, Meta(extra_json_schema={"format": "date"}, pattern=r"^\d{4}-\d{2}-\d{2}$", examples=["2027-01-31"])

@@ -5,11 +5,11 @@ from __future__ import annotations
 from json import dumps
 from pathlib import Path
 
-from wdport.errors import MachineError
+from wdport.base.errors import MachineError
+from wdport.base.options import PathText
 from wdport.files.atomic import write_text
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import require_apart, writable
-from wdport.options import PathText
 from wdport.parity.reports.html import render_html
 from wdport.parity.reports.junit import render_junit
 from wdport.parity.reports.markdown import append_step_summary, render_markdown
@@ -34,8 +34,8 @@ def write_reports(
     """Write the reports that have a file name; an older file stays until the new one is complete.
 
     Replaces older reports, and with ``force`` any other file, but never one of the compared files. Raises
-    :class:`~wdport.errors.UsageError` if a file must not be written, and then writes none;
-    :class:`~wdport.errors.MachineError` if writing one fails: the others are written, and no temporary file is
+    :class:`~wdport.base.errors.UsageError` if a file must not be written, and then writes none;
+    :class:`~wdport.base.errors.MachineError` if writing one fails: the others are written, and no temporary file is
     left.
     """
     reports = {"json": (json, render_json), "junit": (junit, render_junit), "markdown": (markdown, render_markdown),

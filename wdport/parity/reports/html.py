@@ -11,7 +11,7 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Final
 
-from wdport.errors import printable
+from wdport.base.errors import printable
 from wdport.files.templates import template
 from wdport.parity.reports import charts, tables
 from wdport.parity.reports import phrases as words

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Literal
 from xml.etree import ElementTree as ET
 
+from wdport.base.errors import printable
 from wdport.compare.findings import Gate
-from wdport.errors import printable
 from wdport.parity.reports import phrases
 from wdport.parity.reports.phrases import NAME_CHARS, TEXT_CHARS, number
 from wdport.parity.verdict import TapResult, Verdict

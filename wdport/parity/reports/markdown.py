@@ -16,7 +16,7 @@ from math import inf, isnan
 from pathlib import Path
 from typing import Final
 
-from wdport.errors import MachineError, printable
+from wdport.base.errors import MachineError, printable
 from wdport.parity.reports import phrases
 from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, TEXT_CHARS, TIMES, number, optional, place
 from wdport.parity.verdict import TapResult, Verdict

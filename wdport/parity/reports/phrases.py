@@ -7,12 +7,12 @@ from math import inf, isfinite
 from pathlib import PurePath
 from typing import Final
 
+from wdport.base.errors import printable
+from wdport.base.severity import outcome_of
 from wdport.compare.findings import OUTPUT, Gate, by_subject, off_by
-from wdport.errors import printable
 from wdport.families.registry import known_bounds
 from wdport.mapping.kinds.kind import Level
 from wdport.parity.verdict import NOT_FRESH, UNTRIED, Fault, TapResult, Verdict
-from wdport.text_marks import outcome_of
 
 NAME_CHARS: Final = 240
 """Maximum length of a layer's path in a report; the longest real one has 60 characters."""

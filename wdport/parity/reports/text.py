@@ -9,14 +9,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from wdport.base.errors import printable
+from wdport.base.severity import Marked, Severity, joined, marked, outcome_line
 from wdport.compare.findings import OUTPUT, Gate
-from wdport.errors import printable
 from wdport.files.templates import template
 from wdport.parity.reports import phrases
 from wdport.parity.reports.html import TEMPLATES
 from wdport.parity.reports.phrases import LEVELS, NAME_CHARS, number, optional, place
 from wdport.parity.verdict import Fault, Verdict
-from wdport.text_marks import Marked, Severity, joined, marked, outcome_line
 
 _COLOURS: Final = {"PASS": "#0b6b1d", "FAIL": "#a8201a", "INCOMPLETE": "#7f5200"}
 _HEADS: Final = (("gate", "left"), ("outcome", "left"), ("compared", "right"), ("largest error", "left"))

@@ -12,10 +12,10 @@ from typing import cast
 
 import jax
 
+from wdport.base.errors import IncompleteError, InternalError, MisfitError
 from wdport.compare.calls import layer_of
 from wdport.compare.findings import Gate
 from wdport.compare.gate_bounds import bounds as default_bounds
-from wdport.errors import IncompleteError, InternalError, MisfitError
 from wdport.families.faults import Bounds, FaultSet, Kill, Mutant, fate
 from wdport.families.roles import Family, Trained
 from wdport.families.shipped import CANARY, provided

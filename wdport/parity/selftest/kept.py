@@ -16,10 +16,10 @@ from pathlib import Path
 
 import jax
 
-from wdport.errors import WdportError, printable
+from wdport.base.errors import WdportError, printable
+from wdport.base.jax_settings import Unusable, cache_folder, chosen_numerics
 from wdport.files.atomic import write_text
 from wdport.files.outputs import writable
-from wdport.jax_settings import Unusable, cache_folder, chosen_numerics
 
 PACKAGES = ("wdport", "torch", "keras", "jax", "jaxlib", "numpy")
 

@@ -11,11 +11,11 @@ from typing import Annotated, Any, Final, Literal
 
 import numpy as np
 
+from wdport.base.shared_types import Count, Number, about
 from wdport.compare.findings import label
 from wdport.families.faults import Kill
 from wdport.files import json_document
-from wdport.model import Array
-from wdport.shared_types import Count, Number, about
+from wdport.models.interface import Array
 
 Accept = Callable[[Array, Array], bool]
 

@@ -11,11 +11,11 @@ from importlib.util import find_spec
 
 import jax
 
+from wdport.base.errors import MachineError, UsageError
 from wdport.compare.findings import GATES, Gate, fact, notice
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.programs import release_memory
 from wdport.compare.run_cases import Say
-from wdport.errors import MachineError, UsageError
 from wdport.families.faults import Bounds, FaultGroup, Kill
 from wdport.parity.policy.policy import Policy, loosened
 from wdport.parity.selftest.checkout import WHERE, all_faults

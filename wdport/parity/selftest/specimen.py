@@ -32,8 +32,8 @@ from wdport.families.roles import Family
 from wdport.files.atomic import scratch_folder
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import choose_target
-from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
-from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
+from wdport.models.interface import Array, KerasLayer, KerasModel, KerasVariable
+from wdport.models.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.parity.model_pair import family_reference
 from wdport.parity.policy.judge import under
 from wdport.parity.run_gates import Setup

@@ -6,10 +6,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
+from wdport.base.severity import Marked, joined, marked, outcome_line
 from wdport.compare.findings import label
 from wdport.families.faults import Kill
 from wdport.parity.selftest.result import GroupResult, SelftestResult, Variant
-from wdport.text_marks import Marked, joined, marked, outcome_line
 
 MARK = "<!-- wdport selftest -->"
 """An invisible line that identifies the file as written by wdport."""

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 
 from wdport.compare.measure import relative_l2
-from wdport.keras_runtime import float64, set_variable, unfilled, variables_by_path
-from wdport.model import Array
+from wdport.models.interface import Array
+from wdport.models.keras_runtime import float64, set_variable, unfilled, variables_by_path
 from wdport.porting.graph import Graph, Node, TensorSource
 from wdport.porting.lowering.graph_lowering import GraphLowering
 from wdport.porting.lowering.interpreter import Interpreter, in_keras, plan_of

@@ -14,7 +14,7 @@ from wdport.mapping.kinds.kind import KerasCall
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rows import Table
 from wdport.mapping.table import parse_table
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.porting.graph import Graph, Slice
 from wdport.porting.lowering import helpers
 from wdport.porting.lowering.keras_graph import (

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.porting.graph import Graph, Guard, Node, Slice
 
 Order = tuple[int, ...]

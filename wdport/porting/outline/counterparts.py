@@ -14,6 +14,7 @@ from itertools import accumulate
 from types import MappingProxyType
 from typing import Annotated, Any
 
+from wdport.base.shared_types import about
 from wdport.mapping.kinds import CATALOGUE, FUNCTIONS, KINDS
 from wdport.mapping.kinds.kind import (
     Atom,
@@ -36,7 +37,6 @@ from wdport.porting.graph import Slice, TracedTensor, numbers
 from wdport.porting.outline.axes import AxisMove, text
 from wdport.porting.outline.expressions import index as index_text
 from wdport.porting.settings import equal, parameters, short
-from wdport.shared_types import about
 
 _EMPTY = inspect.Parameter.empty
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wdport import recorder
+from wdport.base.errors import MisfitError, UsageError
 from wdport.compare.reference import translated
-from wdport.errors import MisfitError, UsageError
 from wdport.families.registry import own_model
 from wdport.porting.graph import with_sources
 from wdport.porting.outline.counterparts import LAYERS
@@ -25,7 +25,7 @@ from wdport.recorder import CASES, Input
 if TYPE_CHECKING:
     import torch
 
-    from wdport.model import Array
+    from wdport.models.interface import Array
 
 MOST_STEPS = 8
 """Maximum number of steps in one repetition."""

@@ -8,9 +8,9 @@ from typing import Annotated, Literal
 
 from msgspec import Struct
 
+from wdport.base.shared_types import Count, JsonShape, Positive, about
 from wdport.mapping.kinds.kind import KerasCall
 from wdport.porting.outline.counterparts import Default
-from wdport.shared_types import Count, JsonShape, Positive, about
 
 
 @dataclass(frozen=True)

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from wdport.keras_runtime import float64
-from wdport.model import Array
+from wdport.models.interface import Array
+from wdport.models.keras_runtime import float64
 from wdport.porting.graph import TensorSource
 from wdport.porting.lowering.comparison import is_equal
 from wdport.porting.lowering.interpreter import Interpreter

@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import numpy as np
 
+from wdport.base.errors import InputError, UsageError
+from wdport.base.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
 from wdport.checkpoint.faults import Fault
 from wdport.cli.click_options import verb
 from wdport.cli.console import facts, size
 from wdport.cli.documents import give, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.errors import InputError, UsageError
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.model_target import Target, file_target
 from wdport.files.sealed_archive import sealed_archive
-from wdport.model import LARGEST_PIXEL
-from wdport.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
+from wdport.models.interface import LARGEST_PIXEL
 from wdport.uses.cli.model_inputs import model_inputs
 
 if TYPE_CHECKING:
-    from wdport.model import Array, Coded
+    from wdport.models.interface import Array, Coded
     from wdport.uses.cli.results import CodedDocument
 
 DTYPES = ("float32", "bfloat16")

@@ -6,14 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
+from wdport.base.errors import printable
+from wdport.base.options import FORCE, JSON, Operand, Option
 from wdport.cli.click_options import refuse, verb
 from wdport.cli.completion import CONVERTED
 from wdport.cli.console import console, scores_bar
 from wdport.cli.documents import give, reports, require_document, require_reports
 from wdport.cli.machine import require_jax, start_jax
-from wdport.errors import printable
 from wdport.files.inputs import InputFiles
-from wdport.options import FORCE, JSON, Operand, Option
 from wdport.uses.cli.model_inputs import open_sampled
 
 if TYPE_CHECKING:

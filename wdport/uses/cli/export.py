@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from msgspec import UNSET
 
+from wdport.base.errors import UsageError, printable
+from wdport.base.options import FORCE_OUTPUT, JSON, KEY, MODEL, SHA256, Operand, Option
+from wdport.base.shared_types import POLICIES
 from wdport.cli.click_options import arguments, refuse, verb
 from wdport.cli.console import facts, size
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.verb import given_options
-from wdport.errors import UsageError, printable
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
 from wdport.files.model_target import Target, stem_of
-from wdport.model import FORMER_SAMPLERS
-from wdport.options import FORCE_OUTPUT, JSON, KEY, MODEL, SHA256, Operand, Option
-from wdport.shared_types import POLICIES
+from wdport.models.interface import FORMER_SAMPLERS
 from wdport.uses.cli.model_inputs import SAMPLERS, SPACING, model_inputs, not_sampled, open_own, stored_variables
 from wdport.uses.cli.verification import require_passed, unverified, verified_artifact, verified_row
 

@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import numpy as np
 
+from wdport.base.errors import UsageError, printable
+from wdport.base.limits import MAX_STEPS
+from wdport.base.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
+from wdport.base.shared_types import POLICIES
 from wdport.cli.click_options import verb
 from wdport.cli.console import console, counted, facts, size
 from wdport.cli.documents import give, rendered, require_document
 from wdport.cli.machine import require_jax, start_jax
-from wdport.errors import UsageError, printable
 from wdport.files.atomic import write_text
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.model_target import Target, file_target
 from wdport.files.sealed_archive import sealed_archive
-from wdport.limits import MAX_STEPS
-from wdport.options import FORCE_OUTPUT, JSON, SHA256, Interval, Operand, Option
-from wdport.shared_types import POLICIES
 from wdport.uses.cli.model_inputs import model_inputs
 from wdport.uses.cli.prompts import TEXTS, TOKENS, Prompts, read_prompts
 from wdport.uses.roles import Completing

@@ -6,16 +6,16 @@ from collections.abc import Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
+from wdport.base.errors import UsageError
+from wdport.base.options import Option, PathText
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.console import console
-from wdport.errors import UsageError
 from wdport.files.inputs import InputFiles
-from wdport.options import Option, PathText
 from wdport.uses.diffusion.schedules import SPACINGS
 
 if TYPE_CHECKING:
     from wdport.conversion.load import Converted
-    from wdport.model import Array
+    from wdport.models.interface import Array
 
 SAMPLERS: Final = ("ddpm", "ddim", "ddim-textbook", "euler", "euler-ancestral", "heun", "dpm++2m", "dpm++2m-sde",
                    "unipc", "probability-flow", "rk4", "predictor-corrector", "consistency")  # fmt: skip

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from wdport.base.errors import InputError, UsageError, printable
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import read_option
-from wdport.errors import InputError, UsageError, printable
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.data.numpy_files import read_array
 from wdport.uses.data.table import data_file
 

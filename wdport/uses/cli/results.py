@@ -8,9 +8,9 @@ from typing import Annotated, Final, Literal
 
 from msgspec import UNSET, UnsetType
 
+from wdport.base.shared_types import Count, JsonShape, Positive, about
 from wdport.compare.findings import GateFacts
 from wdport.files.json_document import NamedFile, OutputFile
-from wdport.shared_types import Count, JsonShape, Positive, about
 from wdport.uses.exporting.artifact import ConditionFacts, ProgramFacts
 
 _SPACING: Final = about("Name of the spacing of the steps, as given; null for that of the checkpoint's own code.")

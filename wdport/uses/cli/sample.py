@@ -11,25 +11,25 @@ from typing import TYPE_CHECKING, Annotated, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from wdport.base.errors import InputError, MachineError, UsageError, printable
+from wdport.base.jax_settings import chosen_numerics
+from wdport.base.options import DEVICES, JSON, MODEL, OWN_MAPPING, SHA256, Operand, Option
+from wdport.base.shared_types import POLICIES
+from wdport.base.version import VERSION
 from wdport.cli.click_options import arguments, verb
 from wdport.cli.console import console, counted, facts, samples_bar, size
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import leave, parse_devices, require_jax, start_jax
 from wdport.conversion.load import Converted
-from wdport.errors import InputError, MachineError, UsageError, printable
 from wdport.files.figure import ANIMATED, animate_samples, draw_samples, figure_target, is_point, max_drawn
 from wdport.files.inputs import InputFiles
 from wdport.files.manifest_seal import file_sha256
 from wdport.files.model_target import Target, stem_of
 from wdport.files.samples_writer import Blocks, first_samples, samples_target
 from wdport.files.series_figure import DataWindows
-from wdport.jax_settings import chosen_numerics
-from wdport.model import FORMER_SAMPLERS, Array, Decoding, Diffused, NotDecoded
-from wdport.options import DEVICES, JSON, MODEL, OWN_MAPPING, SHA256, Operand, Option
-from wdport.shared_types import POLICIES
+from wdport.models.interface import FORMER_SAMPLERS, Array, Decoding, Diffused, NotDecoded
 from wdport.uses.cli.model_inputs import SAMPLERS, SPACING, model_inputs, open_sampled, stored_variables
 from wdport.uses.roles import Sampled
-from wdport.version import VERSION
 
 if TYPE_CHECKING:
     from wdport.uses.cli.results import SamplesDocument

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from pathlib import Path
 
+from wdport.base.errors import UsageError, WdportError
 from wdport.checkpoint.expected_hash import require_sha256
 from wdport.cli.click_options import refuse, verb
 from wdport.cli.documents import require_document
 from wdport.cli.machine import leave, parse_devices, require_jax, start_jax
-from wdport.errors import UsageError, WdportError
 from wdport.files.inputs import InputFiles
 from wdport.uses.cli.train_request import TrainRequest, is_checkpoint
 from wdport.uses.training.run_folder import FILES, require_run_folder

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final
 
-from wdport.model import MASK_RATE, MAX_SPAN, PUBLIC, SCHEDULES
-from wdport.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SET, SHA256, Operand, Option
-from wdport.shared_types import POLICIES
+from wdport.base.options import DEVICES, JSON, KEY, MODEL, NO_CONFIG, OWN_MAPPING, SET, SHA256, Operand, Option
+from wdport.base.shared_types import POLICIES
+from wdport.models.interface import MASK_RATE, MAX_SPAN, PUBLIC, SCHEDULES
 
 TORCH: Final = (".ckpt", ".pt", ".pth", ".bin")
 ARCHIVES: Final = (".tar", ".tar.gz", ".tgz")

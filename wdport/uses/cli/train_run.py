@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from wdport.base.errors import MisfitError, UsageError, printable
 from wdport.checkpoint.checkpoint import open_checkpoint
 from wdport.checkpoint.optimizer import has_optimizer
 from wdport.cli.click_options import arguments, refuse
@@ -22,15 +23,14 @@ from wdport.conversion.converted_optimizer import load_optimizer, save_optimizer
 from wdport.conversion.load import load_model, open_converted
 from wdport.conversion.optimizer_file import optimizer_path
 from wdport.conversion.prepare import training_configuration
-from wdport.errors import MisfitError, UsageError, printable
 from wdport.families.registry import known_model, own_model
 from wdport.families.roles import Family
 from wdport.files.atomic import scratch_folder
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import NamedFile, output_file
 from wdport.files.locked_folder import RunFolder
-from wdport.keras_runtime import set_variable, variables_by_path
-from wdport.model import PUBLIC, Array, KerasModel, Recipe
+from wdport.models.interface import PUBLIC, Array, KerasModel, Recipe
+from wdport.models.keras_runtime import set_variable, variables_by_path
 from wdport.optimizers.recipe import RATE, optimizer_of
 from wdport.uses.cli.prompts import TEXTS, read_lines
 from wdport.uses.cli.results import TrainingDocument

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from wdport.base.errors import UsageError, printable
+from wdport.base.severity import Marked, joined, outcome_line
 from wdport.cli.console import console, facts, steps
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax
 from wdport.cli.verb import given_options
-from wdport.errors import UsageError, printable
 from wdport.files.atomic import make_temporary
 from wdport.files.defer_signals import deferred_signals
 from wdport.files.outputs import writable
-from wdport.text_marks import Marked, joined, outcome_line
 from wdport.uses.cli.model_inputs import model_inputs, open_own
 from wdport.uses.exporting.artifact import SUFFIX, is_artifact
 

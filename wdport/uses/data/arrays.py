@@ -8,10 +8,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+from wdport.base.errors import UsageError, WdportError
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import open_regular
-from wdport.errors import UsageError, WdportError
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.data.numpy_files import REAL, Arrays, read_array
 from wdport.uses.data.table import ColumnTable, table_of
 

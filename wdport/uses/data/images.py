@@ -7,13 +7,13 @@ from typing import Final
 
 import numpy as np
 
+from wdport.base.errors import InputError, UsageError
+from wdport.base.limits import MAX_VIDEO_BYTES
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import open_regular
-from wdport.errors import InputError, UsageError
 from wdport.files.animation import NEEDS
-from wdport.limits import MAX_VIDEO_BYTES
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.data.arrays import understood
 from wdport.uses.data.table import data_file
 from wdport.uses.data.videos import in_order

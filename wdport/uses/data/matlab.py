@@ -8,9 +8,9 @@ from math import prod
 from pathlib import Path
 from typing import IO, Final, Literal
 
+from wdport.base.limits import MAX_ARCHIVE_ARRAYS, MAX_INFLATION, MAX_RANK, MIN_INFLATED_BYTES
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import open_regular
-from wdport.limits import MAX_ARCHIVE_ARRAYS, MAX_INFLATION, MAX_RANK, MIN_INFLATED_BYTES
 from wdport.uses.data.arrays import choose_key, understood
 from wdport.uses.data.table import ColumnTable, table_of
 

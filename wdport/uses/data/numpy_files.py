@@ -15,10 +15,10 @@ from typing import IO, Any, Final
 
 import numpy as np
 
+from wdport.base.limits import MAX_ARCHIVE_ARRAYS, MAX_INFLATION, MIN_INFLATED_BYTES
 from wdport.checkpoint.faults import Fault
 from wdport.files.zip_seal import Hashed, digests_in
-from wdport.limits import MAX_ARCHIVE_ARRAYS, MAX_INFLATION, MIN_INFLATED_BYTES
-from wdport.model import Array
+from wdport.models.interface import Array
 
 _MAX_HEADER: Final = 10_000
 """Bytes of a header; numpy also refuses longer ones, but only after reading them."""

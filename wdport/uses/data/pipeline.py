@@ -17,11 +17,11 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, DTypeLike
 
-from wdport.errors import InternalError, UsageError
+from wdport.base.errors import InternalError, UsageError
+from wdport.base.options import PathText
 from wdport.files.atomic import machine_error, whole_file
 from wdport.files.outputs import OutputPath, writable
-from wdport.model import Array
-from wdport.options import PathText
+from wdport.models.interface import Array
 from wdport.uses.data.series import Series, read_series, sliding_windows
 from wdport.uses.data.statistics import Statistics
 

@@ -8,7 +8,7 @@ from math import fsum, log1p, sqrt
 
 import numpy as np
 
-from wdport.model import Array
+from wdport.models.interface import Array
 
 
 def plain_statistics(values: Array, logged: int | None = None) -> tuple[list[float], list[float]]:

@@ -14,7 +14,7 @@ import numpy as np
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import open_regular
 from wdport.files.samples_writer import FEATURES
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.data.arrays import npy_array, opened_npz, understood
 from wdport.uses.data.numpy_files import map_array
 from wdport.uses.data.table import checked_names, data_file

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import ArrayLike
 
+from wdport.base.errors import UsageError
+from wdport.base.options import PathText
 from wdport.checkpoint.faults import Fault
-from wdport.errors import UsageError
-from wdport.model import Array
-from wdport.options import PathText
+from wdport.models.interface import Array
 from wdport.uses.data.arrays import read_npy, read_npz
 from wdport.uses.data.matlab import read_mat
 from wdport.uses.data.table import ColumnTable, columns_of, data_file, pick, require_distinct, require_finite, table_of

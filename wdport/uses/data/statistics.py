@@ -13,13 +13,13 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import ArrayLike
 
+from wdport.base.errors import UsageError
+from wdport.base.limits import MAX_FEATURE_NAME_CHARS, MAX_FEATURES, MAX_TABLE_BYTES
+from wdport.base.shared_types import about
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import read_small
 from wdport.checkpoint.strict_json import strict_json
-from wdport.errors import UsageError
-from wdport.limits import MAX_FEATURE_NAME_CHARS, MAX_FEATURES, MAX_TABLE_BYTES
-from wdport.model import Array
-from wdport.shared_types import about
+from wdport.models.interface import Array
 from wdport.uses.data.arrays import opened_npz
 from wdport.uses.data.table import checked_names, data_file
 

@@ -17,11 +17,11 @@ from typing import Final
 
 import numpy as np
 
+from wdport.base.errors import InputError, UsageError, printable
+from wdport.base.limits import MAX_FEATURE_NAME_CHARS, MAX_FEATURE_NAMES_CHARS, MAX_FEATURES
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
-from wdport.errors import InputError, UsageError, printable
-from wdport.limits import MAX_FEATURE_NAME_CHARS, MAX_FEATURE_NAMES_CHARS, MAX_FEATURES
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.data.numpy_files import require_real
 
 

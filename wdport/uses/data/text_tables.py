@@ -19,10 +19,10 @@ from typing import Final
 
 import numpy as np
 
+from wdport.base.limits import MAX_FEATURES, MAX_TEXT_BYTES
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import read_small
-from wdport.limits import MAX_FEATURES, MAX_TEXT_BYTES
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.data.table import ColumnTable
 
 

@@ -18,8 +18,8 @@ from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
-from wdport.errors import UsageError, did_you_mean
-from wdport.model import Array
+from wdport.base.errors import UsageError, did_you_mean
+from wdport.models.interface import Array
 from wdport.recorder import Refusal, find_function, one_line
 from wdport.uses.data.series import Series, sliding_windows
 from wdport.uses.data.table import columns_of

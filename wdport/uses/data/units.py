@@ -9,11 +9,11 @@ from typing import Any, Final
 
 import numpy as np
 
+from wdport.base.errors import InputError, UsageError
+from wdport.base.options import PathText
 from wdport.checkpoint.faults import Fault
 from wdport.compare.findings import Finding
-from wdport.errors import InputError, UsageError
-from wdport.model import Array
-from wdport.options import PathText
+from wdport.models.interface import Array
 from wdport.uses.data.arrays import opened_npz
 from wdport.uses.data.series import Series, read_series
 from wdport.uses.data.statistics import Statistics, read_document, read_statistics

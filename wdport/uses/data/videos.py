@@ -9,12 +9,12 @@ from typing import Final
 
 import numpy as np
 
+from wdport.base.errors import InputError
+from wdport.base.limits import MAX_VIDEO_BYTES
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.regular_file import open_regular
-from wdport.errors import InputError
 from wdport.files.animation import BYTES, NEEDS
-from wdport.limits import MAX_VIDEO_BYTES
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.data.arrays import understood
 from wdport.uses.data.table import data_file
 

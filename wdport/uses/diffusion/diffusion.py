@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 import numpy as np
 
-from wdport.errors import UsageError, did_you_mean
-from wdport.model import FORMER_SAMPLERS, Array, Clipping
+from wdport.base.errors import UsageError, did_you_mean
+from wdport.models.interface import FORMER_SAMPLERS, Array, Clipping
 from wdport.uses.diffusion.plans import SamplingPlan, make_plan, repeated
 from wdport.uses.diffusion.process import MIN_SNR, UNIFORM, Network, Run
 from wdport.uses.diffusion.reference_samplers import Change, Noise, solver_states, solver_steps

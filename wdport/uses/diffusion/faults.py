@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.diffusion.diffusion import Diffusion
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.run_plan import Change

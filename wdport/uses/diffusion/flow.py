@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from wdport.errors import UsageError
-from wdport.model import Array
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.process import UNIFORM, Network, Process, Run
 from wdport.uses.diffusion.reference_samplers import Change, Noise, flow_states, flow_steps

@@ -15,8 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.model import Array, LossPart
-from wdport.random_bits import one_loop
+from wdport.models.interface import Array, LossPart
+from wdport.nets.random_bits import one_loop
 from wdport.uses.diffusion.noise import NoiseLevel, Noising
 
 

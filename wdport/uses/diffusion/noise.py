@@ -21,10 +21,10 @@ import numpy as np
 from jax import Array as Tensor
 from jax.scipy.special import ndtri
 
-from wdport.errors import UsageError
-from wdport.model import Array
-from wdport.options import require_number
-from wdport.random_bits import one_loop
+from wdport.base.errors import UsageError
+from wdport.base.options import require_number
+from wdport.models.interface import Array
+from wdport.nets.random_bits import one_loop
 
 FIRST = 0
 """Folded in for x_T; steps fold in their number, from 1 on."""

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from wdport.errors import UsageError, did_you_mean
-from wdport.model import FORMER_SAMPLERS, Array, Clipping
+from wdport.base.errors import UsageError, did_you_mean
+from wdport.models.interface import FORMER_SAMPLERS, Array, Clipping
 from wdport.uses.diffusion.diffusion import TRIAL, Diffusion, over_levels
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.process import (

@@ -16,9 +16,9 @@ from math import sqrt
 
 import numpy as np
 
-from wdport.errors import UsageError
-from wdport.model import Array
-from wdport.options import COUNT, require_number
+from wdport.base.errors import UsageError
+from wdport.base.options import COUNT, require_number
+from wdport.models.interface import Array
 from wdport.uses.diffusion.sampler_updates import (
     CLEAN,
     END,

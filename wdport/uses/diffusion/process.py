@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Protocol
 
-from wdport.model import Array, Clipping
+from wdport.models.interface import Array, Clipping
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.reference_samplers import Change, Noise
 

@@ -15,7 +15,7 @@ from math import exp, expm1, factorial, inf, log, pi, sqrt
 
 import numpy as np
 
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.diffusion.schedules import NoiseSchedule
 
 Network = Callable[[Array, Array], Array]

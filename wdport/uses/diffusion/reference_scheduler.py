@@ -15,11 +15,11 @@ from unittest.mock import patch
 
 import numpy as np
 
-from wdport.libraries import released_class
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.recorder import lifted
 from wdport.uses.diffusion.process import Run
 from wdport.uses.diffusion.reference_samplers import Change, Network, Noise, walk
+from wdport.uses.libraries import released_class
 
 KINDS: Final = {"ddpm": "DDPMScheduler", "ddim": "DDIMScheduler"}
 """The classes, by sampler."""

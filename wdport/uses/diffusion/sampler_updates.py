@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wdport.errors import UsageError
-from wdport.model import Array
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array
 
 STATE, BASE, MEMORY, OUTPUT, NOISE, CLEAN, LANGEVIN, LANGEVIN_NOISE, LEARNED = range(9)
 # The order of the terms in diffusion/run_plan.py.

@@ -19,8 +19,8 @@ from typing import Any, Final
 
 import numpy as np
 
-from wdport.errors import UsageError, did_you_mean, printable
-from wdport.model import Array, Clipping
+from wdport.base.errors import UsageError, did_you_mean, printable
+from wdport.models.interface import Array, Clipping
 from wdport.uses.diffusion.diffusion import Diffusion, Loop
 from wdport.uses.diffusion.noise_levels import LEVEL_CLASSES, NoiseLevels
 from wdport.uses.diffusion.process import (

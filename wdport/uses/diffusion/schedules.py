@@ -17,9 +17,9 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from wdport.errors import UsageError
-from wdport.model import Array
-from wdport.options import require_number
+from wdport.base.errors import UsageError
+from wdport.base.options import require_number
+from wdport.models.interface import Array
 
 STEPS = 1000
 NAMES = ("exponential", "linear", "cosine")

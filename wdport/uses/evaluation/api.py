@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
+from wdport.base.options import COUNT, Interval, require_number
 from wdport.families.registry import known_model
-from wdport.keras_runtime import variables_by_path
-from wdport.model import Array, KerasModel
-from wdport.options import COUNT, Interval, require_number
+from wdport.models.interface import Array, KerasModel
+from wdport.models.keras_runtime import variables_by_path
 from wdport.uses.data.samples_reader import SeriesSet, has_windows, read_samples
 from wdport.uses.data.series import Series, read_series, sliding_windows
 from wdport.uses.evaluation.context_fid import EncoderUse

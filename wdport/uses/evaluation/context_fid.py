@@ -17,9 +17,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.base.jax_settings import short_run
 from wdport.families.registry import all_families
-from wdport.jax_settings import short_run
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.evaluation.distances import frechet_distance
 from wdport.uses.roles import Encoding, SeriesEncoder
 

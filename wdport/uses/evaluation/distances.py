@@ -11,8 +11,8 @@ import numpy as np
 from jax import Array as Tensor
 from scipy.spatial.distance import jensenshannon
 
-from wdport.errors import UsageError
-from wdport.model import Array
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array
 
 LARGEST: Final = 1e9
 """Largest scaled value; squares of larger ones would overflow float32 in a judge."""

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated
 
+from wdport.base.shared_types import Count, JsonShape, Positive, about
 from wdport.files.json_document import NamedFile
-from wdport.shared_types import Count, JsonShape, Positive, about
 from wdport.uses.evaluation.metrics import METRICS
 from wdport.uses.evaluation.result import FLOOR, ITSELF, Evaluation
 from wdport.uses.evaluation.sweep import Sweep

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from wdport.errors import MachineError
+from wdport.base.errors import MachineError
 from wdport.files.figure import any_script
 from wdport.files.templates import template
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.evaluation.document import FLOORS
 from wdport.uses.evaluation.metrics import METRICS, some
 from wdport.uses.evaluation.result import Evaluation

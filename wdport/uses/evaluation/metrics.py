@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.evaluation.context_fid import EncoderUse, context_fid, default_encoder, train_encoder
 from wdport.uses.evaluation.distances import correlational_score, dtw_distances, jensen_shannon, sliced_wasserstein
 from wdport.uses.evaluation.trained_scores import AHEAD, discriminative_scores, predictive_scores

@@ -8,7 +8,7 @@ from typing import Final
 
 import numpy as np
 
-from wdport.model import Array
+from wdport.models.interface import Array
 
 FLOOR: Final = "real"
 """The name of the floor among the scored sets: real series against other real series."""

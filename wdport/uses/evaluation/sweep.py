@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wdport.errors import UsageError
-from wdport.model import FORMER_SAMPLERS, Array, Decoding, Diffused, KerasModel
+from wdport.base.errors import UsageError
+from wdport.models.interface import FORMER_SAMPLERS, Array, Decoding, Diffused, KerasModel
 from wdport.uses.data.samples_reader import SeriesSet
 from wdport.uses.data.series import Series
 from wdport.uses.data.statistics import Statistics

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import jax
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
+from wdport.base.options import COUNT, require_within
+from wdport.base.version import VERSION
 from wdport.families.registry import known_model
 from wdport.files.model_target import Target
-from wdport.model import Array, Condition, Configuration, Function, KerasModel, NotDecoded
-from wdport.options import COUNT, require_within
+from wdport.models.interface import Array, Condition, Configuration, Function, KerasModel, NotDecoded
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.exporting.artifact import export_target, write_artifact
 from wdport.uses.exporting.lowering import (
@@ -28,7 +29,6 @@ from wdport.uses.exporting.lowering import (
 )
 from wdport.uses.sampling.network import Network
 from wdport.uses.sampling.sampler import plan_of, programs_of
-from wdport.version import VERSION
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
 PRECISIONS = ("highest", "default")

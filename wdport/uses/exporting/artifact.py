@@ -18,16 +18,16 @@ from typing import Annotated, Any, Literal, NotRequired, TypedDict
 
 import numpy as np
 
+from wdport.base.errors import InputError
+from wdport.base.shared_types import Count, Number, Positive, Sha256, about
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.strict_json import strict_json
 from wdport.compare.findings import GateFacts
-from wdport.errors import InputError
 from wdport.files.model_target import Needed, Target, file_target
 from wdport.files.sealed_archive import sealed_archive
 from wdport.files.zip_seal import digests_in, member_sha256
-from wdport.model import Array
-from wdport.shared_types import Count, Number, Positive, Sha256, about
+from wdport.models.interface import Array
 
 
 class SamplerFacts(TypedDict):

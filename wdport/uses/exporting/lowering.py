@@ -19,14 +19,14 @@ import numpy as np
 from jax import Array as Tensor
 from numpy.typing import DTypeLike
 
+from wdport.base.errors import UsageError
+from wdport.base.jax_settings import without_paths
 from wdport.compare.probe import stateless
-from wdport.errors import UsageError
 from wdport.families.registry import known_model
 from wdport.families.roles import Family
-from wdport.jax_settings import without_paths
-from wdport.keras_inputs import symbolic_inputs
-from wdport.keras_runtime import exact_float64, variables_by_path
-from wdport.model import Array, Configuration, Free, Function, KerasModel, Signature, Taken
+from wdport.models.interface import Array, Configuration, Free, Function, KerasModel, Signature, Taken
+from wdport.models.keras_inputs import symbolic_inputs
+from wdport.models.keras_runtime import exact_float64, variables_by_path
 from wdport.recorder import parse_inputs
 from wdport.uses.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.uses.diffusion.plans import SamplingPlan

@@ -15,13 +15,13 @@ from typing import Any, cast
 import jax
 import numpy as np
 
+from wdport.base.errors import MisfitError, printable
+from wdport.base.jax_settings import FAST_COMPILE
 from wdport.compare.probe import stateless, tensors
 from wdport.compare.programs import CompiledProgram
 from wdport.conversion.load import Converted, fill
-from wdport.errors import MisfitError, printable
-from wdport.jax_settings import FAST_COMPILE
-from wdport.keras_runtime import exact_float64, variable_values
-from wdport.model import Array, Clipping, KerasModel, Signature, Taken
+from wdport.models.interface import Array, Clipping, KerasModel, Signature, Taken
+from wdport.models.keras_runtime import exact_float64, variable_values
 from wdport.recorder import one_line
 from wdport.uses.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.uses.diffusion.plans import SamplingPlan

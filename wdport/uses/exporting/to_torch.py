@@ -12,6 +12,9 @@ from typing import IO, Any, cast
 
 import numpy as np
 
+from wdport.base.errors import MisfitError, UsageError, require_paths
+from wdport.base.options import PathText
+from wdport.base.version import VERSION
 from wdport.checkpoint import Checkpoint, open_checkpoint
 from wdport.checkpoint.tensor import ITEMSIZE
 from wdport.compare.findings import GATES, Finding, Measure, fact, measure, notice
@@ -22,7 +25,6 @@ from wdport.conversion.optimizer import training_file
 from wdport.conversion.optimizer_file import read_optimizer, require_weights
 from wdport.conversion.prepare import adapt_names
 from wdport.conversion.rounding import rounded_values
-from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import own_model
 from wdport.files.atomic import whole_file
 from wdport.files.inputs import InputFiles, Snapshot
@@ -30,10 +32,8 @@ from wdport.files.model_target import Needed, Target, file_target, stem_of
 from wdport.files.safetensors_writer import PlannedTensor, header_bytes
 from wdport.mapping.moves import Move, Plan
 from wdport.mapping.table import load_table
-from wdport.model import Array
-from wdport.options import PathText
+from wdport.models.interface import Array
 from wdport.uses.exporting.verification import Verification
-from wdport.version import VERSION
 
 SUFFIXES = (".safetensors", ".pt", ".pth")
 _NEEDS = dict.fromkeys(SUFFIXES[1:], Needed("torch", "torch", "torch"))

@@ -22,16 +22,17 @@ import jax
 import keras  # before our modules that need it: importing it imports the ports
 import numpy as np
 
+from wdport.base.errors import InputError, MachineError, UsageError, printable
+from wdport.base.jax_settings import cache_variables
+from wdport.base.platforms import plain_environment
+from wdport.base.version import VERSION
 from wdport.compare.findings import GATES, Finding, Gate, Measure, fact, measure
 from wdport.compare.gate_bounds import NUMERICS, UNIT_ROUNDOFF, UNIT_ROUNDOFF_16
 from wdport.compare.measure import ErrorPair, relative_l2
 from wdport.conversion.load import Converted
-from wdport.errors import InputError, MachineError, UsageError, printable
 from wdport.files.atomic import scratch_folder
 from wdport.files.inputs import Snapshot
-from wdport.jax_settings import cache_variables
-from wdport.model import Array
-from wdport.platforms import plain_environment
+from wdport.models.interface import Array
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.exporting.api import condition_facts
 from wdport.uses.exporting.artifact import EXPORT_AGAIN, PROGRAM, VerificationDocument, member_digests, read_facts
@@ -44,7 +45,6 @@ from wdport.uses.exporting.model_side import (
     sampler_trials,
 )
 from wdport.uses.sampling.network import Network
-from wdport.version import VERSION
 
 Call = tuple[str, Sequence[Array]]
 """The name of a program, and its inputs."""

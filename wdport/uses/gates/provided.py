@@ -9,13 +9,13 @@ from typing import Final
 import jax
 import numpy as np
 
+from wdport.base.jax_settings import fast_compile
 from wdport.compare.comparison import Comparison
 from wdport.compare.findings import Gate
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Family
-from wdport.jax_settings import fast_compile
-from wdport.model import Array, Configuration, KerasModel
-from wdport.parity.uses import UseGates
+from wdport.models.interface import Array, Configuration, KerasModel
+from wdport.parity.gates_of_uses import UseGates
 from wdport.parity.verdict import Trajectory
 from wdport.recorder import highest_precision, lifted, run
 from wdport.uses.gates.end_to_end.generation import SidePair, Tokens, generation_gate
@@ -32,7 +32,7 @@ from wdport.uses.sampling.network import keras_network
 
 
 class _Gates:
-    """See :class:`wdport.parity.uses.UseGates`."""
+    """See :class:`wdport.parity.gates_of_uses.UseGates`."""
 
     def lacking(self, family: Family) -> tuple[str, ...]:
         return () if isinstance(family, Sampled) else ("E", "E'")

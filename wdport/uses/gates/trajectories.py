@@ -24,6 +24,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from wdport import recorder
+from wdport.base.errors import MachineError, UsageError
+from wdport.base.jax_settings import FAST_COMPILE
 from wdport.compare.calls import Case
 from wdport.compare.comparison import Comparison
 from wdport.compare.findings import GATES, Finding, Gate, fact, measure
@@ -34,9 +36,7 @@ from wdport.compare.probe import Tensor
 from wdport.compare.programs import CompiledProgram
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.values import source_array
-from wdport.errors import MachineError, UsageError
-from wdport.jax_settings import FAST_COMPILE
-from wdport.model import Array, Configuration, Diffused, KerasModel, Signature
+from wdport.models.interface import Array, Configuration, Diffused, KerasModel, Signature
 from wdport.parity.verdict import Trajectory
 from wdport.uses.diffusion.faults import SamplerFault
 from wdport.uses.diffusion.noise import lay_out

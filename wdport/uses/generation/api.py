@@ -14,12 +14,12 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
+from wdport.base.jax_settings import Option, fast_run, weakly
+from wdport.base.limits import MAX_STEPS
+from wdport.base.options import Interval, require_within
 from wdport.families.registry import family_of_model
-from wdport.jax_settings import Option, fast_run, weakly
-from wdport.limits import MAX_STEPS
-from wdport.model import Array, KerasModel, Vocabulary
-from wdport.options import Interval, require_within
+from wdport.models.interface import Array, KerasModel, Vocabulary
 from wdport.uses.diffusion.unmasking import NEVER, Refined, UnmaskingSettings, refine, windows
 from wdport.uses.generation.prompts import Arranged, Words, arranged, installed, read_prompts, require_words, words_of
 from wdport.uses.roles import Completing, TokenNetwork, Tree

@@ -18,10 +18,10 @@ from typing import Any, Final
 
 import numpy as np
 
+from wdport.base.errors import InputError, MachineError, UsageError, printable
+from wdport.base.limits import MAX_KEPT_BYTES
 from wdport.checkpoint.regular_file import read_option
-from wdport.errors import InputError, MachineError, UsageError, printable
-from wdport.limits import MAX_KEPT_BYTES
-from wdport.model import Array, KerasModel, Vocabulary
+from wdport.models.interface import Array, KerasModel, Vocabulary
 from wdport.uses.roles import Completing
 
 GAP: Final = "[MASK]"

@@ -13,8 +13,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from wdport.errors import MisfitError
-from wdport.fields import (
+from wdport.base.errors import MisfitError
+from wdport.base.fields import (
     FINITE,
     NETWORK,
     UNUSED,
@@ -27,8 +27,8 @@ from wdport.fields import (
     Width,
     fields_of,
 )
-from wdport.limits import MAX_LAYERS, MAX_STEPS, MAX_WIDTH, require_model_size
-from wdport.model import Document
+from wdport.base.limits import MAX_LAYERS, MAX_STEPS, MAX_WIDTH, require_model_size
+from wdport.models.interface import Document
 from wdport.uses.library_config import FIX, quoted
 
 ROPE: Final = ("rope_parameters", "rope_scaling")

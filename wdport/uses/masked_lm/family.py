@@ -7,10 +7,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
-from wdport.errors import MisfitError, printable
+from wdport.base.errors import MisfitError, printable
+from wdport.base.fields import fields_of
 from wdport.families.shapes import Shapes, count, size
-from wdport.fields import fields_of
-from wdport.model import ConfigurationSource, Document, Port, Resolved, Signature, Stated, Vocabulary
+from wdport.models.interface import ConfigurationSource, Document, Port, Resolved, Signature, Stated, Vocabulary
 from wdport.recorder import LONGEST, parse_inputs
 from wdport.uses.library_config import LibraryFamily, quoted
 from wdport.uses.masked_lm.config import FACTOR, ROPE, TOKENIZER, Config, rotary, rotary_schema

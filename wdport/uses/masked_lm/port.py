@@ -18,8 +18,8 @@ from jax import lax
 from keras import activations, layers, ops
 
 from wdport.families.ported_model import PortedModel
-from wdport.model import KerasTensor as Tensor
-from wdport.model import KerasVariable
+from wdport.models.interface import KerasTensor as Tensor
+from wdport.models.interface import KerasVariable
 from wdport.nets.activations import gelu, gelu_tanh
 from wdport.nets.attention import Rotary, TokenAttention
 from wdport.nets.composed import Composed

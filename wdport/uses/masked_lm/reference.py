@@ -15,9 +15,9 @@ from typing import Final, cast
 import torch
 from torch import nn
 
-from wdport.libraries import release, released_class
-from wdport.model import Array, Stated
+from wdport.models.interface import Array, Stated
 from wdport.recorder import lifted
+from wdport.uses.libraries import release, released_class
 from wdport.uses.masked_lm.config import ROPE, Config
 
 LIBRARY, CLASS = "transformers", "EuroBertForMaskedLM"

@@ -8,8 +8,8 @@ from typing import Any
 
 from numpy.typing import ArrayLike
 
-from wdport.errors import UsageError
-from wdport.model import Array, KerasModel
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array, KerasModel
 from wdport.uses.data.arrays import npy_array
 from wdport.uses.data.table import data_file
 from wdport.uses.sampling.job import plan_job

@@ -23,9 +23,9 @@ import numpy as np
 from jax import Array as Tensor
 from numpy.typing import ArrayLike
 
+from wdport.base.errors import UsageError
 from wdport.checkpoint.faults import Fault
-from wdport.errors import UsageError
-from wdport.model import LARGEST_PIXEL, PIXELS, Array, Condition, Decoding, Diffused, NotDecoded
+from wdport.models.interface import LARGEST_PIXEL, PIXELS, Array, Condition, Decoding, Diffused, NotDecoded
 from wdport.uses.data.arrays import npy_array, read_npy, read_npz
 from wdport.uses.data.table import ColumnTable, columns_of, data_file
 from wdport.uses.data.text_tables import read_text

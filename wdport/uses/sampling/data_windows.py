@@ -8,8 +8,8 @@ from numbers import Real
 
 import numpy as np
 
-from wdport.errors import UsageError
-from wdport.model import Array, Condition, Decoding, Diffused
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array, Condition, Decoding, Diffused
 from wdport.uses.data.transforms import OHLC_ATR, OhlcAtr, SeriesTransform, transform_of
 from wdport.uses.sampling.condition import checked_known
 from wdport.uses.sampling.request import Request

@@ -16,10 +16,10 @@ import numpy as np
 from jax import Array as Tensor
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from wdport.devices import gathered, local_devices, sharded_axis
-from wdport.errors import UsageError
-from wdport.model import Array
-from wdport.platforms import physical_bytes
+from wdport.base.errors import UsageError
+from wdport.base.platforms import physical_bytes
+from wdport.models.interface import Array
+from wdport.uses.devices import gathered, local_devices, sharded_axis
 from wdport.uses.roles import Tree
 
 AXIS = "samples"

@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wdport.errors import UsageError
-from wdport.model import Array
-from wdport.options import COUNT, require_within
+from wdport.base.errors import UsageError
+from wdport.base.options import COUNT, require_within
+from wdport.models.interface import Array
 from wdport.uses.sampling.condition import FURTHEST, checked_condition, guided, resampling, with_known
 from wdport.uses.sampling.data_windows import Restoring, drawn_windows, restoring
 from wdport.uses.sampling.devices import spread_over

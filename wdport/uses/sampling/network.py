@@ -17,10 +17,10 @@ import numpy as np
 from jax import Array as Tensor
 from numpy.typing import DTypeLike
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
+from wdport.base.shared_types import POLICIES
 from wdport.families.registry import known_model
-from wdport.model import Array, Configuration, Diffused, KerasModel, KerasVariable
-from wdport.shared_types import POLICIES
+from wdport.models.interface import Array, Configuration, Diffused, KerasModel, KerasVariable
 from wdport.uses.diffusion.process import Process
 from wdport.uses.diffusion.run_plan import Change
 from wdport.uses.roles import Sampled, Tree
@@ -98,7 +98,7 @@ def stored_network(family: object, config: object, variables: dict[str, Array], 
 
 def values_from(model: KerasModel, of_path: Callable[[str], Any]) -> tuple[list[Any], list[Any]]:
     """What ``of_path`` gives for the variables of a model, in the two groups of ``stateless_call``."""
-    from wdport.keras_runtime import variables_by_path
+    from wdport.models.keras_runtime import variables_by_path
 
     paths = {id(variable): path for path, variable in variables_by_path(model).items()}
 
@@ -121,7 +121,7 @@ def keras_network(model: KerasModel, known_values: Known | None = None) -> Netwo
     The model itself is held weakly, so that a compiled program does not keep its weights in memory.
     """
     from wdport.compare.probe import stateless
-    from wdport.keras_runtime import exact_float64, variable_values
+    from wdport.models.keras_runtime import exact_float64, variable_values
 
     role, config = known_values or _role_and_config(model)
     model_ref, exact = ref(model), model.compute_dtype == "float64"

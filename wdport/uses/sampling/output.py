@@ -18,14 +18,14 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.devices import require_same
-from wdport.errors import MachineError, printable
+from wdport.base.errors import MachineError, printable
+from wdport.base.jax_settings import fast_run
 from wdport.files.atomic import WRITTEN
 from wdport.files.model_target import Target
 from wdport.files.outputs import writable
 from wdport.files.samples_writer import Blocks, write_samples
-from wdport.jax_settings import fast_run
-from wdport.model import Array
+from wdport.models.interface import Array
+from wdport.uses.devices import require_same
 from wdport.uses.diffusion.noise import sample_keys, step_noise
 from wdport.uses.diffusion.run_plan import Carry, PlanRows, run_rows
 from wdport.uses.roles import Tree

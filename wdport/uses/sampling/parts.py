@@ -21,11 +21,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
+from wdport.base.errors import InputError, MachineError
 from wdport.checkpoint.faults import Fault
-from wdport.errors import InputError, MachineError
 from wdport.files.atomic import whole_file
 from wdport.files.locked_folder import RunFolder, keep_private, private_stream
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.data.arrays import understood
 
 Layout = Mapping[str, tuple[tuple[int, ...], str]]

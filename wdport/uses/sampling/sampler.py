@@ -17,8 +17,8 @@ import jax
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.jax_settings import Option, fast_run, weakly
-from wdport.model import Array, KerasModel
+from wdport.base.jax_settings import Option, fast_run, weakly
+from wdport.models.interface import Array, KerasModel
 from wdport.uses.diffusion.noise import FIRST, check_seed, lay_out, sample_keys, step_noise
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.run_plan import Carry, Draw, PlanRows, first_carry, plan_rows, run_rows
@@ -89,7 +89,7 @@ class Programs:
     ``start(seed, indices)`` draws x_T, ``carry(state)`` is the initial carry of the first row, ``drawn(weights, rows,
     carry, condition, seed, indices)`` and ``taped(weights, rows, carry, condition, tape)`` carry it through some rows,
     and ``finish(weights, state)`` returns the state and its decoded form. ``options`` are those of the compiler for the
-    steps, by default of :func:`wdport.jax_settings.fast_run`; ``segment`` is the largest number of rows of a call.
+    steps, by default of :func:`wdport.base.jax_settings.fast_run`; ``segment`` is the largest number of rows of a call.
     """
 
     def __init__(self, network: Network, options: dict[str, Option] | None = None, segment: int = SEGMENT) -> None:

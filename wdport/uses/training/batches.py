@@ -10,7 +10,7 @@ import keras
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 from wdport.uses.training.placement import Placement
 from wdport.uses.training.training_data import StateSource
 

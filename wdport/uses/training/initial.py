@@ -9,14 +9,14 @@ from typing import Any, Final
 
 from safetensors.numpy import save_file
 
+from wdport.base.errors import MisfitError
+from wdport.base.limits import MAX_KEPT_BYTES
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.strict_json import strict_json
 from wdport.conversion.convert import convert
-from wdport.errors import MisfitError
 from wdport.families.registry import all_families
-from wdport.limits import MAX_KEPT_BYTES
-from wdport.model import Document
+from wdport.models.interface import Document
 from wdport.uses.roles import InitializedByLibrary
 
 _NAME: Final = "config.json"

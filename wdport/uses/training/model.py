@@ -12,16 +12,26 @@ import jax.numpy as jnp
 import keras
 from jax import Array as Tensor
 
+from wdport.base.errors import MisfitError, UsageError, require_paths
+from wdport.base.options import require_number, require_within
 from wdport.conversion.load import load_model
-from wdport.errors import MisfitError, UsageError, require_paths
 from wdport.families.registry import all_families, known_model
 from wdport.families.roles import ConfiguredBeside, Family, Trained
 from wdport.files.atomic import scratch_folder
-from wdport.keras_inputs import model_arguments
-from wdport.keras_runtime import require_policy, seed_dropout, variables_by_path
 from wdport.mapping.strict_yaml import nodes_of, read_yaml
-from wdport.model import MASK_RATE, MAX_SPAN, Array, Diffused, Document, KerasModel, LossPart, Recipe, Vocabulary
-from wdport.options import require_number, require_within
+from wdport.models.interface import (
+    MASK_RATE,
+    MAX_SPAN,
+    Array,
+    Diffused,
+    Document,
+    KerasModel,
+    LossPart,
+    Recipe,
+    Vocabulary,
+)
+from wdport.models.keras_inputs import model_arguments
+from wdport.models.keras_runtime import require_policy, seed_dropout, variables_by_path
 from wdport.uses.data.series import Series, series_of
 from wdport.uses.data.units import units_of
 from wdport.uses.diffusion.loss import DiffusionLoss, Errors

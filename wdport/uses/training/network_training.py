@@ -14,12 +14,12 @@ import keras
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.devices import LostProcess
-from wdport.errors import UsageError
-from wdport.jax_settings import narrow_run, weakly
-from wdport.keras_runtime import seed_dropout
-from wdport.model import Array, KerasModel
+from wdport.base.errors import UsageError
+from wdport.base.jax_settings import narrow_run, weakly
+from wdport.models.interface import Array, KerasModel
+from wdport.models.keras_runtime import seed_dropout
 from wdport.nets.boundary import compile_options, gradients_once
+from wdport.uses.devices import LostProcess
 from wdport.uses.training.placement import Placement, placement_of_distribution
 from wdport.uses.training.training_data import Data, StateSource
 

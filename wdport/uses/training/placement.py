@@ -12,9 +12,9 @@ import numpy as np
 from jax import Array as Tensor
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, Sharding
 
-from wdport.devices import answering, gathered, local_devices, sharded_axis
-from wdport.errors import UsageError
-from wdport.model import Array
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array
+from wdport.uses.devices import answering, gathered, local_devices, sharded_axis
 
 AXIS: Final = "batch"
 KEPT: Final = "the run resumes from its last saved state"
@@ -105,7 +105,7 @@ class Placement:
             jax.block_until_ready(tree)
 
     def answering(self) -> AbstractContextManager[None]:
-        """Raises :class:`wdport.devices.LostProcess` if another process ends in the block."""
+        """Raises :class:`wdport.uses.devices.LostProcess` if another process ends in the block."""
         return answering(KEPT) if jax.process_count() > 1 else nullcontext()
 
 

@@ -15,17 +15,17 @@ import keras
 import numpy as np
 from keras.optimizers import Optimizer
 
-from wdport.devices import require_same
-from wdport.errors import UsageError, require_paths
+from wdport.base.errors import UsageError, require_paths
+from wdport.base.options import COUNT, require_number, require_within
 from wdport.families.registry import known_model
 from wdport.files.atomic import replacing
 from wdport.files.locked_folder import RunFolder
 from wdport.files.outputs import OutputPath
-from wdport.keras_runtime import set_variable, variables_by_path
-from wdport.model import PUBLIC, Array, KerasModel, Recipe
+from wdport.models.interface import PUBLIC, Array, KerasModel, Recipe
+from wdport.models.keras_runtime import set_variable, variables_by_path
 from wdport.optimizers.recipe import optimizer_of, require_step
 from wdport.optimizers.torch_like import TorchOptimizer, last_rate
-from wdport.options import COUNT, require_number, require_within
+from wdport.uses.devices import require_same
 from wdport.uses.diffusion.noise import check_seed
 from wdport.uses.diffusion.process import UNIFORM
 from wdport.uses.roles import Fresh

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from wdport.errors import MachineError, UsageError, printable
+from wdport.base.errors import MachineError, UsageError, printable
 from wdport.files.atomic import write_text
 from wdport.files.locked_folder import LOCK, RUN, RunFolder
 from wdport.files.outputs import is_replaceable, is_temporary, require_apart, require_no_leftover, writable

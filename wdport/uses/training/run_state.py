@@ -21,19 +21,19 @@ import jax.numpy as jnp
 import numpy as np
 from keras.optimizers import Optimizer
 
+from wdport.base.errors import InputError, UsageError
+from wdport.base.jax_settings import chosen_numerics
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
 from wdport.compare.programs import program_text
-from wdport.errors import InputError, UsageError
 from wdport.families.custom import description, settings_digest
 from wdport.files.atomic import whole_file
 from wdport.files.locked_folder import ANEW, RunFolder
 from wdport.files.manifest_seal import sealed, unsealed
 from wdport.files.orbax_folder import require_orbax
 from wdport.files.outputs import OutputPath
-from wdport.jax_settings import chosen_numerics
-from wdport.keras_runtime import layers_by_path, set_variable, variables_by_path
-from wdport.model import Array, KerasVariable
+from wdport.models.interface import Array, KerasVariable
+from wdport.models.keras_runtime import layers_by_path, set_variable, variables_by_path
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.uses.data.arrays import opened_npz
 from wdport.uses.training.batches import TrainingBatches

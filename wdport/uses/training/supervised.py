@@ -11,13 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.errors import UsageError, printable
+from wdport.base.errors import UsageError, printable
 from wdport.families.registry import known_model
 from wdport.families.user_functions import find_function
-from wdport.keras_inputs import model_arguments, symbolic_inputs
-from wdport.keras_runtime import call_names, said_by
-from wdport.model import Array, KerasModel, Vocabulary
-from wdport.random_bits import one_loop
+from wdport.models.interface import Array, KerasModel, Vocabulary
+from wdport.models.keras_inputs import model_arguments, symbolic_inputs
+from wdport.models.keras_runtime import call_names, said_by
+from wdport.nets.random_bits import one_loop
 from wdport.recorder import one_line
 from wdport.uses.training.network_training import NetworkTraining, pair_of, refusal
 from wdport.uses.training.training_data import Data, StateSource, arrays_of

@@ -16,9 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array as Tensor
 
+from wdport.base.errors import InputError, UsageError
 from wdport.checkpoint.faults import Fault
-from wdport.errors import InputError, UsageError
-from wdport.model import Array, Condition, Decoding, Diffused, Windowed
+from wdport.models.interface import Array, Condition, Decoding, Diffused, Windowed
 from wdport.uses.data.arrays import opened_npz, understood
 from wdport.uses.data.images import read_images
 from wdport.uses.data.numpy_files import WITH_BOOLEANS, map_array, read_array

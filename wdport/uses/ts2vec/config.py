@@ -9,8 +9,8 @@ from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta
 
-from wdport.fields import NETWORK, Fields, Summary, Width, Wording, fields_of
-from wdport.limits import MAX_FEATURES, require_model_size
+from wdport.base.fields import NETWORK, Fields, Summary, Width, Wording, fields_of
+from wdport.base.limits import MAX_FEATURES, require_model_size
 
 MAX_DEPTH = 14
 """Test inputs are as long as the widest dilation: 2^14 = 16,384 steps here, 1024 for the public code's default."""

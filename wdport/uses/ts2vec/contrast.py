@@ -21,9 +21,9 @@ from jax import Array as Tensor
 
 from wdport.families.ported import described_variables
 from wdport.mapping.axes import Shape
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.nets.activations import gelu
-from wdport.random_bits import one_loop
+from wdport.nets.random_bits import one_loop
 from wdport.uses.ts2vec.config import Config
 
 Weights = Mapping[str, Tensor]

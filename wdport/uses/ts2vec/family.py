@@ -9,13 +9,13 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from wdport.errors import MisfitError, UsageError, did_you_mean
+from wdport.base.errors import MisfitError, UsageError, did_you_mean
+from wdport.base.fields import fields_of, typed_setting
+from wdport.base.shared_types import given
 from wdport.families.ported import PortedFamily
 from wdport.families.shapes import NUMBER, Shapes, consecutive, most_frequent, size
-from wdport.fields import fields_of, typed_setting
-from wdport.model import Document, Port, Signature
+from wdport.models.interface import Document, Port, Signature
 from wdport.recorder import LONGEST, parse_input
-from wdport.shared_types import given
 from wdport.uses.ts2vec.config import NAMES, Config
 
 if TYPE_CHECKING:

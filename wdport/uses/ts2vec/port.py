@@ -11,8 +11,8 @@ import keras
 from keras import layers
 
 from wdport.families.ported_model import PortedModel
-from wdport.model import KerasLayer
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import KerasLayer
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.activations import gelu
 from wdport.nets.composed import Composed, Shape
 from wdport.uses.ts2vec.config import Config

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.ts2vec.config import Config
 
 

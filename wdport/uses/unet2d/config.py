@@ -15,8 +15,20 @@ from typing import Annotated, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from wdport.fields import FINITE, NETWORK, UNUSED, Choices, Dropout, Effect, Fields, Phrase, Summary, Width, Wording
-from wdport.limits import MAX_IMAGE, MAX_LEVELS, MAX_RESIDUAL, MAX_STEPS, require_model_size
+from wdport.base.fields import (
+    FINITE,
+    NETWORK,
+    UNUSED,
+    Choices,
+    Dropout,
+    Effect,
+    Fields,
+    Phrase,
+    Summary,
+    Width,
+    Wording,
+)
+from wdport.base.limits import MAX_IMAGE, MAX_LEVELS, MAX_RESIDUAL, MAX_STEPS, require_model_size
 from wdport.uses.diffusion.noise_levels import NoiseLevels
 from wdport.uses.diffusion.process import TrainedProcess
 from wdport.uses.diffusion.scheduler_config import Scheduler, stored_scheduler

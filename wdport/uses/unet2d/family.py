@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
 from wdport.families.shapes import Shapes, any_below, count, size
-from wdport.libraries import released_class
-from wdport.model import (
+from wdport.models.interface import (
     PIXELS,
     Array,
     ArrayNames,
@@ -34,6 +33,7 @@ from wdport.uses.diffusion.diffusion import LEAST_SIGNAL
 from wdport.uses.diffusion.noise_levels import EDM_SOLVER, LEVEL_CLASSES, NoiseLevels
 from wdport.uses.diffusion.reference_scheduler import SCORE_SDE
 from wdport.uses.diffusion.scheduler_config import LEARNED_RANGE, OWN_STEPS, Scheduler, read_scheduler
+from wdport.uses.libraries import released_class
 from wdport.uses.library_config import NONE, LibraryFamily
 from wdport.uses.unet2d.config import MID, SCHEDULER, Config, attends, down_stages, mid_groups, up_stages
 

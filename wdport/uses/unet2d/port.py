@@ -16,8 +16,8 @@ import numpy as np
 from keras import layers, ops
 
 from wdport.families.ported_model import PortedModel
-from wdport.model import Array, KerasLayer
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import Array, KerasLayer
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.attention import ImageAttention
 from wdport.nets.composed import Composed, Shape, wide
 from wdport.nets.convolutions import Double, Halve, conv

@@ -17,8 +17,8 @@ from typing import Protocol
 import jax.numpy as jnp
 from keras import layers
 
-from wdport.model import KerasLayer
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import KerasLayer
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.attention import attend
 from wdport.nets.composed import Composed, Shape
 from wdport.nets.convolutions import CausalConv3D, Double, Halve

@@ -21,14 +21,14 @@ import keras
 import numpy as np
 from jax.sharding import Mesh
 
-from wdport.errors import UsageError
-from wdport.jax_settings import fast_compile
-from wdport.keras_runtime import described, exact_float64, variables_by_path
-from wdport.model import LARGEST_PIXEL, Array, Free, Function, KerasModel, Taken
-from wdport.model import KerasTensor as Tensor
+from wdport.base.errors import UsageError
+from wdport.base.jax_settings import fast_compile
+from wdport.base.options import COUNT, require_number
+from wdport.models.interface import LARGEST_PIXEL, Array, Free, Function, KerasModel, Taken
+from wdport.models.interface import KerasTensor as Tensor
+from wdport.models.keras_runtime import described, exact_float64, variables_by_path
 from wdport.nets.chunked import Chunked, Held, Step, Weights, require_divisible, scanned
 from wdport.nets.composed import wide
-from wdport.options import COUNT, require_number
 from wdport.uses.wan_vae.blocks import Chunk
 from wdport.uses.wan_vae.config import Config
 

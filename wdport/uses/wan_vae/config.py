@@ -12,8 +12,8 @@ from typing import Annotated, Final
 
 from msgspec import Meta
 
-from wdport.fields import FINITE, NETWORK, UNUSED, Dropout, FieldRefusal, Fields, Summary, Width
-from wdport.limits import MAX_LEVELS, MAX_RESIDUAL, require_model_size
+from wdport.base.fields import FINITE, NETWORK, UNUSED, Dropout, FieldRefusal, Fields, Summary, Width
+from wdport.base.limits import MAX_LEVELS, MAX_RESIDUAL, require_model_size
 
 MEAN: Final = (
     -0.7571, -0.7089, -0.9113, 0.1075, -0.1745, 0.9653, -0.1517, 1.5508,

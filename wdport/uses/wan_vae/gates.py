@@ -18,12 +18,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wdport.base.jax_settings import fast_compile
 from wdport.compare.findings import Gate, Term, measure
 from wdport.compare.gate_bounds import Bound
 from wdport.compare.measure import relative_l2
-from wdport.jax_settings import fast_compile
-from wdport.keras_runtime import set_variable, unfilled, variables_by_path
-from wdport.model import Array, KerasModel
+from wdport.models.interface import Array, KerasModel
+from wdport.models.keras_runtime import set_variable, unfilled, variables_by_path
 from wdport.nets import chunked
 from wdport.uses.wan_vae.codec import Codec, CodecSettings, functions, to_bytes
 from wdport.uses.wan_vae.config import GROUP, Config

@@ -16,8 +16,8 @@ import keras
 from keras import layers
 
 from wdport.families.ported_model import PortedModel
-from wdport.model import KerasLayer
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import KerasLayer
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.composed import Composed
 from wdport.nets.convolutions import CausalConv3D
 from wdport.nets.norms import LengthNorm

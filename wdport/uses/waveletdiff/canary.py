@@ -36,7 +36,7 @@ from wdport.families.faults import (
     holding,
     setting,
 )
-from wdport.model import Array, KerasLayer, KerasModel, KerasTensor
+from wdport.models.interface import Array, KerasLayer, KerasModel, KerasTensor
 from wdport.uses.waveletdiff.config import Config
 from wdport.uses.waveletdiff.family import FAMILY
 from wdport.uses.waveletdiff.reference import random_tensors

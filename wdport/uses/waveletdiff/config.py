@@ -9,8 +9,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from wdport.errors import UsageError
-from wdport.fields import (
+from wdport.base.errors import UsageError
+from wdport.base.fields import (
     NETWORK,
     SAMPLES,
     UNUSED,
@@ -27,7 +27,7 @@ from wdport.fields import (
     fields_of,
     marked,
 )
-from wdport.limits import MAX_FEATURES, MAX_GROUPS, MAX_LAYERS, MAX_STEPS, MAX_WIDTH
+from wdport.base.limits import MAX_FEATURES, MAX_GROUPS, MAX_LAYERS, MAX_STEPS, MAX_WIDTH
 from wdport.uses.data.table import checked_names
 from wdport.uses.data.transforms import LOG_VOLUME, OHLC_ATR, OHLCV, ZSCORE, WindowStatistics, by_window, checked_name
 from wdport.uses.diffusion.schedules import NAMES as SCHEDULES

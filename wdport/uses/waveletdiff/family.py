@@ -13,7 +13,7 @@ import numpy as np
 from wdport.compare.findings import Gate
 from wdport.compare.gate_bounds import Bound
 from wdport.families.ported import PortedFamily
-from wdport.model import Array, Constant, Document, LossPart, Objective, PartWords, Port, Signature
+from wdport.models.interface import Array, Constant, Document, LossPart, Objective, PartWords, Port, Signature
 from wdport.recorder import parse_inputs
 from wdport.uses.diffusion.schedules import STEPS, noise_schedule
 from wdport.uses.waveletdiff.config import RISKS, Config

@@ -9,7 +9,7 @@ import jax
 import numpy as np
 
 from wdport.compare.measure import relative_l2
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.data.plain_formulas import plain_prices
 from wdport.uses.data.transforms import LOG_VOLUME, OHLC_ATR, OHLCV, VOLUME, transform_of
 from wdport.uses.waveletdiff.config import Config

@@ -16,7 +16,7 @@ import keras
 import numpy as np
 from keras import layers
 
-from wdport.model import Array
+from wdport.models.interface import Array
 
 _BLANK: ContextVar[dict[tuple[tuple[int, ...], str | None], jax.Array] | None] = ContextVar("blank", default=None)
 

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from keras import layers, ops
 
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.boundary import once
 from wdport.nets.composed import Composed, wide
 from wdport.nets.dropout import Dropout

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport.model import Array, Batch, LossPart, Objective
+from wdport.models.interface import Array, Batch, LossPart, Objective
 from wdport.uses.diffusion.loss import DiffusionLoss, RandomBatch
 from wdport.uses.diffusion.noise import step_noising
 from wdport.uses.diffusion.schedules import per_mille
@@ -44,7 +44,7 @@ def level_parts(config: Config) -> tuple[LossPart, ...]:
 
 
 def objective(config: Config, alpha_bar: Array) -> Objective:
-    """See :class:`wdport.model.Objective`; ``alpha_bar`` (1001,) is the checkpoint's own."""
+    """See :class:`wdport.models.interface.Objective`; ``alpha_bar`` (1001,) is the checkpoint's own."""
     trained = diffusion_loss(config, alpha_bar)
 
     def drawn(batch: Batch) -> tuple[jax.Array, RandomBatch]:

@@ -9,10 +9,10 @@ from math import inf
 from pathlib import Path
 from typing import Any, Final
 
-from wdport.errors import MisfitError
-from wdport.fields import fields_of
-from wdport.limits import MAX_GROUPS
-from wdport.model import COSINE_WARMUP, Document, Recipe
+from wdport.base.errors import MisfitError
+from wdport.base.fields import fields_of
+from wdport.base.limits import MAX_GROUPS
+from wdport.models.interface import COSINE_WARMUP, Document, Recipe
 from wdport.uses.data.transforms import OHLC_ATR
 from wdport.uses.diffusion.process import MIN_SNR
 from wdport.uses.waveletdiff.config import SIZES, Config

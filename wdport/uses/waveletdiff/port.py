@@ -12,8 +12,8 @@ import keras
 from keras import layers, ops
 
 from wdport.families.ported_model import PortedModel
-from wdport.model import KerasLayer
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import KerasLayer
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.nets.activations import gelu
 from wdport.nets.boundary import once
 from wdport.nets.composed import Composed, Shape

@@ -10,9 +10,9 @@ from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
-from wdport.fields import fields_of
-from wdport.model import Document
-from wdport.shared_types import NOT_READ, given
+from wdport.base.fields import fields_of
+from wdport.base.shared_types import NOT_READ, given
+from wdport.models.interface import Document
 from wdport.uses.waveletdiff.config import Config, Public
 
 READ: Final[Mapping[tuple[str, str], tuple[str, type]]] = {

@@ -17,7 +17,7 @@ from unittest.mock import patch
 import torch
 from torch import Tensor, nn
 
-from wdport.model import Array, Batch
+from wdport.models.interface import Array, Batch
 from wdport.uses.diffusion.schedules import noise_schedule
 from wdport.uses.waveletdiff.config import Config
 from wdport.uses.waveletdiff.variables import position_table, time_frequencies

@@ -12,12 +12,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
+from wdport.base.errors import MisfitError
+from wdport.base.limits import MAX_GROUPS, MAX_STEPS
 from wdport.checkpoint.tensor import HALF_ROUNDING
-from wdport.errors import MisfitError
 from wdport.families.shapes import NUMBER, consecutive, contradicted, most_frequent, require_determined, size
-from wdport.limits import MAX_GROUPS, MAX_STEPS
 from wdport.mapping.axes import Shape
-from wdport.model import ConfigurationSource, Document, Resolved
+from wdport.models.interface import ConfigurationSource, Document, Resolved
 from wdport.uses.data.transforms import OHLC_ATR
 from wdport.uses.diffusion.schedules import identify_schedule
 from wdport.uses.waveletdiff.config import ASSUMED, Config

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wdport.model import Array, ArrayNames, Condition, Decoding, Diffused, NotDecoded, Windowed
+from wdport.models.interface import Array, ArrayNames, Condition, Decoding, Diffused, NotDecoded, Windowed
 from wdport.uses.data.transforms import LOG_VOLUME, OHLC_ATR, OhlcAtr
 from wdport.uses.data.units import logarithmic
 from wdport.uses.diffusion.diffusion import Diffusion

@@ -5,8 +5,8 @@ from __future__ import annotations
 import jax.numpy as jnp
 from jax import Array as Tensor
 
-from wdport.errors import UsageError
-from wdport.model import Array
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array
 from wdport.uses.data.transforms import LOG_VOLUME, VOLUME
 from wdport.uses.waveletdiff.config import Config
 from wdport.uses.wavelets.transform import WaveletTransform

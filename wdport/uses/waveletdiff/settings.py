@@ -12,9 +12,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from wdport.errors import MisfitError, UsageError, printable
-from wdport.fields import typed_setting
-from wdport.model import Document
+from wdport.base.errors import MisfitError, UsageError, printable
+from wdport.base.fields import typed_setting
+from wdport.models.interface import Document
 from wdport.uses.waveletdiff.config import SETTINGS, Config
 from wdport.uses.waveletdiff.public_form import READ, near, unknown_names
 from wdport.uses.wavelets.lengths import auto_level, auto_wavelet

@@ -18,7 +18,7 @@ from math import prod
 import numpy as np
 from numpy.typing import NDArray
 
-from wdport.limits import require_model_size
+from wdport.base.limits import require_model_size
 from wdport.uses.diffusion.schedules import STEPS
 from wdport.uses.waveletdiff.config import Config
 

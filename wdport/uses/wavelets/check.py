@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from wdport.compare.findings import Gate, Term, measure
 from wdport.compare.gate_bounds import Bound
-from wdport.model import Array
+from wdport.models.interface import Array
 from wdport.uses.wavelets.transform import WaveletTransform, apply_matrix
 
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 import keras
 from keras import ops
 
-from wdport.model import Array
-from wdport.model import KerasTensor as Tensor
+from wdport.models.interface import Array
+from wdport.models.interface import KerasTensor as Tensor
 from wdport.uses.wavelets.plan import make_plan
 
 

@@ -31,9 +31,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from wdport.errors import UsageError
-from wdport.model import Array
-from wdport.options import COUNT, Interval, require_number
+from wdport.base.errors import UsageError
+from wdport.base.options import COUNT, Interval, require_number
+from wdport.models.interface import Array
 from wdport.uses.wavelets.lengths import BOUNDARY_MODES, auto_level, filter_length
 
 

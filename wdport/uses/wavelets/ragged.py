@@ -16,8 +16,8 @@ import numpy as np
 from jax import Array as Tensor
 from numpy.typing import ArrayLike
 
-from wdport.errors import UsageError
-from wdport.model import Array
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array
 from wdport.uses.wavelets.plan import TransformPlan, make_plan
 from wdport.uses.wavelets.transform import WaveletTransform
 

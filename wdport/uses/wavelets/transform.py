@@ -19,8 +19,8 @@ import numpy as np
 from jax import Array as Tensor
 from numpy.typing import DTypeLike
 
-from wdport.errors import UsageError
-from wdport.model import Array
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array
 from wdport.uses.wavelets.lengths import filter_length
 from wdport.uses.wavelets.plan import TransformPlan, TransformStage, make_plan
 

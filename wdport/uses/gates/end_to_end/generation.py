@@ -21,10 +21,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wdport.base.jax_settings import FAST_COMPILE, fast_compile
 from wdport.compare.findings import Gate
 from wdport.compare.programs import CompiledProgram
-from wdport.jax_settings import FAST_COMPILE, fast_compile
-from wdport.model import Array, KerasModel, Vocabulary
+from wdport.models.interface import Array, KerasModel, Vocabulary
 from wdport.uses.gates.end_to_end.sides import UseMeasures
 from wdport.uses.generation.api import Generator, complete, generate, settings_of
 from wdport.uses.generation.prompts import arranged

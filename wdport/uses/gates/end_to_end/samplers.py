@@ -17,10 +17,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from wdport.base.errors import MachineError
+from wdport.base.jax_settings import fast_compile
 from wdport.compare.findings import Gate, fact
-from wdport.errors import MachineError
-from wdport.jax_settings import fast_compile
-from wdport.model import Array, Clipping, Condition, Configuration, Decoding, Diffused, KerasModel, Windowed
+from wdport.models.interface import Array, Clipping, Condition, Configuration, Decoding, Diffused, KerasModel, Windowed
 from wdport.uses.data.plain_formulas import plain_prices
 from wdport.uses.data.transforms import OHLC_ATR
 from wdport.uses.diffusion.plans import SamplingPlan

@@ -8,11 +8,11 @@ from math import inf
 
 import numpy as np
 
+from wdport.base.errors import MachineError, UsageError
 from wdport.compare.findings import GATES, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.gate_bounds import BOUNDS, LEAK, NUMERICS
 from wdport.compare.measure import ErrorPair, relative_l2
-from wdport.errors import MachineError, UsageError
-from wdport.model import Array
+from wdport.models.interface import Array
 
 Side = Callable[[], Array]
 

@@ -9,8 +9,8 @@ import pytest
 from jsonschema import Draft202012Validator
 from msgspec import Meta
 
-from wdport.errors import UsageError
-from wdport.fields import (
+from wdport.base.errors import UsageError
+from wdport.base.fields import (
     FINITE,
     NETWORK,
     UNUSED,

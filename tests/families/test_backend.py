@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.make import SET, SETTINGS, make_state, save
-from wdport.backend import AUTOMATIC, choose_backend
+from wdport.families.backend import AUTOMATIC, choose_backend
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 
 def run(folder: Path, code: str, backend: str | None = None) -> subprocess.CompletedProcess[str]:

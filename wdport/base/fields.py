@@ -21,8 +21,8 @@ from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypeVar, Unio
 import msgspec
 from msgspec import Meta
 
-from wdport.errors import UsageError, did_you_mean, printable
-from wdport.limits import MAX_WIDTH
+from wdport.base.errors import UsageError, did_you_mean, printable
+from wdport.base.limits import MAX_WIDTH
 
 T = TypeVar("T")
 FINITE: Final = 1e30

@@ -9,8 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from wdport.errors import MisfitError
-from wdport.keras_inputs import model_arguments, state_inputs, symbolic_inputs
+from wdport.base.errors import MisfitError
+from wdport.models.keras_inputs import model_arguments, state_inputs, symbolic_inputs
 from wdport.recorder import given, parse_inputs
 
 SIZES = {"a": 2, "b": 3, "c": 4}

@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, NamedTuple
 
 import numpy as np
 
+from wdport.base.shared_types import about
 from wdport.mapping.axes import Shape
 from wdport.mapping.rearrange import Array as Array
 from wdport.recorder import Input, given
-from wdport.shared_types import about
 
 if TYPE_CHECKING:
     import jax

@@ -16,8 +16,9 @@ from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 if "keras" not in sys.modules:
-    # Importing keras imports our models (see wdport.backend), and these import this module, which is not complete yet.
-    # Removed here, it is imported a second time as a whole, and Python then uses that copy in place of this one.
+    # Importing keras imports our models (see wdport.families.backend), and these import this module, which is not
+    # complete yet. Removed here, it is imported a second time as a whole, and Python then uses that copy in place of
+    # this one.
     del sys.modules[__name__]
 
 import jax
@@ -31,8 +32,8 @@ from keras.src.models.functional import Functional
 from keras.src.random.seed_generator import GLOBAL_SEED_GENERATOR
 from keras.src.saving.serialization_lib import ObjectSharingScope
 
-from wdport.errors import UsageError
-from wdport.model import Array, KerasLayer, KerasModel, KerasVariable
+from wdport.base.errors import UsageError
+from wdport.models.interface import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.recorder import one_line
 
 T = TypeVar("T")

@@ -14,9 +14,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import wdport
-from wdport import errors
-from wdport.errors import InputError, MisfitError, UsageError, WdportError, printable
-from wdport.limits import MAX_MESSAGE_CHARS
+from wdport.base import errors
+from wdport.base.errors import InputError, MisfitError, UsageError, WdportError, printable
+from wdport.base.limits import MAX_MESSAGE_CHARS
 
 LONG = "level_transformers.0." * 40
 

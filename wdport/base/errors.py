@@ -1,7 +1,7 @@
 """The errors that users see: where the fault is, what is wrong, what to do, and the exit code.
 
 The text is one line, safe to print on a terminal (control characters escaped). Without the path it has at most
-:data:`wdport.limits.MAX_MESSAGE_CHARS` characters; a path is never shortened, so that it can be copied. Only this
+:data:`wdport.base.limits.MAX_MESSAGE_CHARS` characters; a path is never shortened, so that it can be copied. Only this
 module formats the line.
 
 Messages name an option by its flag and value, in backticks, such as ``give `--norm-stats FILE```; the place of an error
@@ -18,7 +18,7 @@ from os import PathLike, fspath
 from pathlib import Path
 from typing import ClassVar, Final
 
-from wdport.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
+from wdport.base.limits import MAX_MESSAGE_CHARS, MAX_NAME_CHARS
 
 ARGUMENTS: Final = {
     **{f"--{name.replace('_', '-')}": f"{name}=" for name in (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from wdport.errors import MachineError, printable
+from wdport.base.errors import MachineError, printable
 
 
 def released_class(library: str, name: str) -> Any:

@@ -15,7 +15,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from wdport.errors import MisfitError
+from wdport.base.errors import MisfitError
 
 GROUP: Final = "wdport.families"
 

@@ -11,9 +11,9 @@ from weakref import WeakKeyDictionary
 
 import keras
 
-from wdport.errors import MisfitError
-from wdport.keras_runtime import call_names
-from wdport.model import KerasModel
+from wdport.base.errors import MisfitError
+from wdport.models.interface import KerasModel
+from wdport.models.keras_runtime import call_names
 from wdport.recorder import Input, by_parameter, given, named_leaves
 
 _STATED: WeakKeyDictionary[KerasModel, tuple[Input, ...]] = WeakKeyDictionary()

@@ -14,7 +14,14 @@ _ROOMS = ("data", "diffusion", "evaluation", "exporting", "generation", "samplin
 _FAMILIES = ("masked_lm", "ts2vec", "unet2d", "wan_vae", "waveletdiff", "custom_sampled", "diffusers_class",
              "library_config")  # fmt: skip
 
+_BASE = ("errors", "extensions", "fields", "jax_settings", "limits", "options", "platforms", "shared_types", "version")
+
 MOVED: Final = {
+    **{f"wdport.{name}": f"wdport.base.{name}" for name in _BASE},
+    **{f"wdport.{name}": f"wdport.models.{name}" for name in ("keras_inputs", "keras_runtime")},
+    "wdport.model": "wdport.models.interface",
+    "wdport.port": "wdport.parity.port",
+    "wdport.devices": "wdport.uses.devices",
     **{f"wdport.{name}": f"wdport.uses.{name}" for name in _ROOMS},
     **{f"wdport.families.{name}": f"wdport.uses.{name}" for name in _FAMILIES},
     **{f"wdport.parity.{name}": f"wdport.uses.gates.{name}" for name in ("end_to_end", "trajectories")},

@@ -16,10 +16,10 @@ from types import SimpleNamespace
 import pytest
 
 from tests.make import TWO_LEVELS, TWO_LEVELS_SET, make_state, save
-from wdport import platforms
-from wdport.platforms import allocate, is_running, lock, physical_bytes, read_at, require_room
+from wdport.base import platforms
+from wdport.base.platforms import allocate, is_running, lock, physical_bytes, read_at, require_room
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 
 MACOS = """
 import os, builtins, pathlib, errno

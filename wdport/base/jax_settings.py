@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Final, ParamSpec, TypeVar
 from weakref import WeakMethod
 
-from wdport.file_owners import distrust, replaceable
+from wdport.base.file_trust import distrust, replaceable
 
 PRECISION: Final = "jax_default_matmul_precision"
 """The setting that a user of the command line may have chosen for a reason, so it is not reset."""

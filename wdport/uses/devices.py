@@ -13,9 +13,9 @@ import jax
 import numpy as np
 from jax import Array as Tensor
 
-from wdport.errors import MachineError, UsageError
-from wdport.model import Array
-from wdport.options import COUNT
+from wdport.base.errors import MachineError, UsageError
+from wdport.base.options import COUNT
+from wdport.models.interface import Array
 
 WHERE: Final = "--distributed"
 

@@ -7,15 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from wdport.base.errors import MisfitError
+from wdport.base.options import PathText
 from wdport.conversion.convert import Conversion, convert
 from wdport.conversion.prepare import Settings, prepare
 from wdport.conversion.values import converted_arrays
-from wdport.errors import MisfitError
 from wdport.families.registry import own_model, remember
 from wdport.families.roles import Family
 from wdport.files.atomic import scratch_folder
-from wdport.model import KerasModel
-from wdport.options import PathText
+from wdport.models.interface import KerasModel
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -113,7 +113,7 @@ class Port:
         family = self._family()
         with prepare(checkpoint, Settings(config=config, mapping=self.mapping, key=key, own=family)) as prepared:
             model = family.build(prepared.config, dtype)
-            from wdport.keras_runtime import set_variable, variables_by_path  # brings in jax
+            from wdport.models.keras_runtime import set_variable, variables_by_path  # brings in jax
 
             variables = variables_by_path(model)
             for name, array in converted_arrays(prepared, allow_nonfinite, cast):

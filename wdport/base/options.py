@@ -20,7 +20,7 @@ from os import PathLike
 from types import MappingProxyType, NoneType
 from typing import Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
-from wdport.errors import UsageError
+from wdport.base.errors import UsageError
 
 T = TypeVar("T")
 PathText = str | PathLike[str]

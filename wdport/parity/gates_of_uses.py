@@ -14,7 +14,7 @@ from wdport.compare.findings import Gate
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Family
 from wdport.families.shipped import provided
-from wdport.model import Configuration, KerasModel
+from wdport.models.interface import Configuration, KerasModel
 from wdport.parity.verdict import Trajectory
 
 

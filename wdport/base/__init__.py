@@ -1,0 +1,1 @@
+"""What every room stands on: errors, limits, the declarations of fields and options, and settings of the machine."""
