@@ -211,8 +211,8 @@ class PortSide:
         with jax.default_matmul_precision("highest"), jax.enable_x64(dtype == "float64"):
             return np.asarray(CompiledProgram(run, FAST_COMPILE)(cast(values, np.dtype(dtype))))
 
-    def eagerly(self, inputs: tuple[Array, ...]) -> Outputs:
-        """The float64 outputs, run step by step."""
+    def eagerly(self, inputs: tuple[Array, ...], dtype: str = "float64") -> Outputs:
+        """The outputs, run step by step."""
         # TRACING is held, since another thread may be tracing the model's Python code, which an eager run calls.
-        with _exactly():
-            return Probe(self._candidate.models["float64"], (), eager=True).whole(inputs)
+        with _exactly(), jax.enable_x64(dtype == "float64"), np.errstate(over="ignore"):
+            return Probe(self._candidate.models[dtype], (), eager=True).whole(inputs)

@@ -677,16 +677,22 @@ class _Engine:
         single, case = started.observation.single, started.case
         assert single is not None
         reference = self.result.outputs_in_port(single.outputs[0], started.observation.names, outputs)
-        for name, ours, theirs in zip(self.result.outputs, outputs, reference, strict=False):
+        step_by_step: Outputs | None = None
+        for index, (name, ours, theirs) in enumerate(zip(self.result.outputs, outputs, reference, strict=False)):
             lost = np.isfinite(theirs) & ~np.isfinite(ours)
             if lost.any():
+                if step_by_step is None:
+                    step_by_step = self.port.eagerly(self.signature.in_port(single.inputs), "float32")
+                compiled = bool(np.isfinite(step_by_step[index])[np.isfinite(theirs)].all())
                 rows = by_sample(lost, case.samples)
                 kinds = case.extremes if rows is None else [case.extremes[n] for n, row in enumerate(rows) if row.any()]
                 words = ", ".join(dict.fromkeys(SAMPLES[kind] for kind in kinds if kind))
                 samples = f"samples of {words}" if words else "an ordinary sample beside extreme ones"
                 place = self._first_lost(started)
                 text = f"{name} is not finite in float32{place} in {samples}, where the reference's is"
-                self.result.find(text, name)
+                # Such as in a softmax whose scores XLA computes twice, with other roundings.
+                cause = "; the cause is how XLA compiles it: run step by step, it is finite" if compiled else ""
+                self.result.find(f"{text}{cause}", name, "notice" if compiled else "fact")
 
     def _first_lost(self, started: _Started) -> str:
         """The first layer that is fed or returns numbers that are not finite, though it is fed what the reference's is,

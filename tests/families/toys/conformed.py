@@ -55,10 +55,13 @@ def inputs(pair: Pair) -> list[str]:
     """The inputs as a table states them."""
     left, _, right = pair.axes.partition(" -> ")
     found = []
-    for name, shape in zip("xyz", pair.shapes, strict=False):
-        axes = left.split() if right else ["b", *"defg"[: len(shape) - 1]]
+    # A name that stands twice would mean equal sizes.
+    for name, letters, shape in zip("xyz", ("defg", "hijk", "lmno"), pair.shapes, strict=False):
+        axes = left.split() if right else ["b", *letters[: len(shape) - 1]]
         sized = [axis if axis == "b" else f"{axis}={size}" for axis, size in zip(axes, shape, strict=True)]
-        arrow = f" -> {right}" if right else ""
+        # Equal sizes do not tell the layout.
+        same = " ".join(axes) if pair.channels_first and len(shape) > 2 and len({*shape[1:]}) == 1 else ""
+        arrow = f" -> {right or same}" if right or same else ""
         draw = f", below {pair.below}" if pair.below else ""
         found.append(f"{name}: {' '.join(sized)}{arrow}{draw}")
     return found
