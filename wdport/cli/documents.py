@@ -15,6 +15,7 @@ from wdport.base.errors import UsageError, WdportError, printable
 from wdport.cli.completion import FilePath, matching
 from wdport.cli.console import console
 from wdport.files.outputs import OutputPath, is_replaceable, is_stream, require_apart, writable
+from wdport.files.report_formats import FORMATS
 
 STDOUT: Final[Literal["-"]] = "-"
 _STANDARD_OUTPUT: Final = (STDOUT, "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1")
@@ -46,15 +47,12 @@ Destination = OutputPath | Literal["-"] | None
 """Where --json writes: to a file, to standard output in place of text, or nowhere."""
 
 
-_SUFFIXES: Final = {"json": (".json",), "html": (".html", ".htm"), "junit": (".xml",), "markdown": (".md",)}
-"""The suffixes of each kind of report."""
-
-_OTHERS: Final = {".pdf", *(suffix for suffixes in _SUFFIXES.values() for suffix in suffixes)}
+_OTHERS: Final = {".pdf", *(suffix for report in FORMATS.values() for suffix in report.suffixes)}
 
 
 def _require_suffix(option: str, path: Path, kind: str) -> None:
     """Refuse the name of a file of another kind."""
-    suffixes = _SUFFIXES.get(kind, ())
+    suffixes = FORMATS[kind].suffixes if kind in FORMATS else ()
     if suffixes and path.suffix.lower() in _OTHERS - set(suffixes):
         name = printable(path.with_suffix(suffixes[0]).name)
         raise UsageError(path, f"`{option}` writes another kind of file", f"name it {name}")

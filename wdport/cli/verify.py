@@ -27,6 +27,7 @@ from wdport.families.shipped import provided
 from wdport.files.inputs import InputFiles
 from wdport.files.model_target import KERAS, format_at
 from wdport.files.outputs import is_replaceable, require_apart
+from wdport.files.report_formats import FORMATS
 from wdport.parity.verify_options import REPRO_KINDS, Pair, PairOptions, RunOptions
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ class Verify(Verb):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         words = list(args)
-        with _no_other_reports(reports(**{kind: _value_of(f"--{kind}", words) for kind in VERDICTS})):
+        with _no_other_reports(reports(**{kind: _value_of(f"--{kind}", words) for kind in FORMATS})):
             return super().parse_args(ctx, args)
 
 
@@ -106,8 +107,7 @@ def command(files: tuple[str, ...], **options: Any) -> int:
 
 def _verdict_reports(run: RunOptions) -> list[Report]:
     """The files that the verdict is written to."""
-    json_file = None if run.json_file == STDOUT else run.json_file
-    return reports(json=json_file, html=run.html, junit=run.junit, markdown=run.markdown)
+    return reports(**run.reports)
 
 
 def _judged(pair: Pair, run: RunOptions, baseline: str | None, today: date) -> Verdict:
@@ -138,11 +138,10 @@ def _give(verdict: Verdict, run: RunOptions, baseline: str | None) -> int:
     from wdport.parity.reports import append_step_summary, render_json, render_markdown, write_reports
     from wdport.parity.reports.text import render_line, render_text
 
-    json_file = None if run.json_file == STDOUT else run.json_file
     failed: list[WdportError] = []  # raised at the end: the verdict took minutes, and is not lost for a failed report
-    for kind, file in {"json": json_file, "junit": run.junit, "markdown": run.markdown, "html": run.html}.items():
+    for name, file in run.reports.items():
         with postponed(failed):
-            write_reports(verdict, **{kind: file}, force=run.force)
+            write_reports(verdict, **{name: file}, force=run.force)
     with postponed(failed):
         append_step_summary(render_markdown(verdict))
     if run.json_file == STDOUT:
@@ -157,10 +156,6 @@ def _give(verdict: Verdict, run: RunOptions, baseline: str | None) -> int:
             console.account(f"wrote {baseline}")
     raise_first(failed)
     return verdict.exit_code
-
-
-VERDICTS = ("json", "html", "junit", "markdown")
-"""Kinds of reports that state a verdict."""
 
 
 @contextmanager
@@ -188,7 +183,7 @@ def _no_other_reports(requested: Sequence[Report]) -> Iterator[None]:
 
 def _is_verdict(report: Report) -> bool:
     """Whether the file is a report of wdport that states a verdict."""
-    return report.kind in VERDICTS and report.path.is_file() and is_replaceable(report.path, report.kind)
+    return report.kind in FORMATS and report.path.is_file() and is_replaceable(report.path, report.kind)
 
 
 def _files(files: tuple[str, ...], against: str | None) -> tuple[str | None, str]:

@@ -15,6 +15,7 @@ from typing import Final
 
 from wdport.base.errors import MachineError, UsageError
 from wdport.files.inputs import InputFiles
+from wdport.files.report_formats import FORMATS
 
 LONGEST = 200
 """Less than the 255 bytes that file systems allow, since temporary files and manifests have longer names."""
@@ -23,12 +24,9 @@ HEAD: Final = 1024
 """Bytes that identify the writer of a file."""
 
 OURS: Final[Mapping[str, re.Pattern[bytes]]] = {
-    "json": re.compile(rb'\{\s*"schema": \d+,\s*("kind": "[a-z]+"|"passed": (true|false)),'),
+    **{name: report.first_bytes for name, report in FORMATS.items()},
     "baseline": re.compile(rb'\{\s*"schema": \d+,\s*"taps": \{'),
     "manifest": re.compile(rb'\{\s*"manifest": \d+,\s*"wdport": "'),
-    "html": re.compile(rb'<!DOCTYPE html>.*<meta name="generator" content="wdport">', re.DOTALL),
-    "junit": re.compile(rb'<\?xml [^>]*>\s*<testsuites name="wdport verify"'),
-    "markdown": re.compile(rb"#{1,2} [A-Za-z-]+\n\n<!-- wdport (verify|selftest) -->"),
     "layer": re.compile(rb"PK\x03\x04.{26}facts\.npy", re.DOTALL),
     "metrics": re.compile(rb"epoch,"),
     "archive": re.compile(rb"PK"),

@@ -45,6 +45,7 @@ from wdport.families.registry import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import writable
+from wdport.files.report_formats import FORMATS
 from wdport.mapping.axes import Shape
 from wdport.parity.recording import open_recording
 
@@ -140,6 +141,12 @@ class RunOptions:
         "Write the first faulty layer with its weights and inputs, and a script that runs it.",
         "DIR", files="folder", group="outputs"), CommandOnly()] = None  # fmt: skip
     force: Annotated[bool, FORCE, CommandOnly()] = False
+
+    @property
+    def reports(self) -> dict[str, str | None]:
+        """The file of each format of report; None where there is none."""
+        files = {name: getattr(self, name) for name in FORMATS if name != "json"}
+        return {"json": None if self.json_file == "-" else self.json_file, **files}
 
 
 @dataclass(frozen=True)
