@@ -25,7 +25,6 @@ NOT_RUN = {
     "docs/conformance.md": 1,
     "docs/evaluation.md": 1,
     "docs/export.md": 1,
-    "docs/formats/recording-index.md": 1,
     "docs/hugging-face.md": 2,
     "docs/install.md": 4,
     "docs/keras-hub.md": 6,

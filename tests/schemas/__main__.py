@@ -20,9 +20,11 @@ def written(docs: Path) -> Iterator[tuple[Path, str]]:
     site = documentation(docs.parent)
     for published in formats():
         name, schema = published.name, published.schema(site)
-        page = docs / "formats" / f"{name}.md"
-        yield docs / "schemas" / f"{name}.schema.json", json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
-        yield page, filled(page.read_text(encoding="utf-8"), name, schema)
+        if published.published:
+            yield docs / "schemas" / f"{name}.schema.json", json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+        if published.page:
+            page = docs / "formats" / f"{name}.md"
+            yield page, filled(page.read_text(encoding="utf-8"), name, schema)
 
 
 def documentation(project: Path) -> str:

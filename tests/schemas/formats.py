@@ -1,9 +1,9 @@
-"""The published formats: name, declaring type, and constraints that the type cannot express."""
+"""The formats: name, declaring type, and constraints that the type cannot express."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, get_args
 
 from tests.schemas.json_schema import Schema, schema_of
@@ -135,12 +135,15 @@ DOCUMENTS: Final[Mapping[str, tuple[str, object]]] = {
 }
 """Documents of ``--json`` by their kind."""
 
+PUBLISHED: Final = {"mapping-table", "policy", "baseline", "manifest", "verdict", "suggestion", "samples"}
+"""The formats that other programs read or write."""
+
 DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 
 
 @dataclass(frozen=True)
 class Published:
-    """A format with its own schema.
+    """A format with its schema.
 
     Attributes:
         name: stem of ``NAME.schema.json`` and, if it has its own page, of ``NAME.md``.
@@ -151,6 +154,9 @@ class Published:
             wdport writes are open, since a later version may add fields.
         examples: example documents.
         family_schema: the whole schema, if a model family defines it.
+        published: whether the schema is published, for programs that read or write the format; the schemas of all
+            formats hold what the tests write.
+        page: whether the format has a page with tables of its fields.
     """
 
     name: str
@@ -160,6 +166,8 @@ class Published:
     closed: bool = False
     examples: Sequence[object] = ()
     family_schema: Mapping[str, object] = field(default_factory=dict)
+    published: bool = False
+    page: bool = False
 
     def schema(self, site: str, closed: bool | None = None) -> Schema:
         """The schema, whose ``$id`` is below ``site``; ``closed`` in place of the format's own."""
@@ -183,9 +191,9 @@ def _headed(kind: str, schema: Schema) -> Schema:
 
 
 def formats() -> tuple[Published, ...]:
-    """Every published format, beginning with those that people write."""
+    """Every format, beginning with those that people write."""
     families = [family for family in shipped() if isinstance(family, Configured)]
-    return (
+    every = (
         Published("mapping-table", "Mapping table of wdport", TableForm, _table(), True, _TABLES),
         *(Published(f"configuration-{family.name}", f"Configuration of {family.name}",
                     family_schema=family.settings_schema()) for family in families),
@@ -197,6 +205,9 @@ def formats() -> tuple[Published, ...]:
         Published("export-facts", "Facts about an exported file (facts.json)", ExportFacts),
         *(Published(kind, f"{title} (--json)", declared) for kind, (title, declared) in DOCUMENTS.items()),
     )  # fmt: skip
+    written = {"statistics", *(f"configuration-{family.name}" for family in families)}
+    return tuple(replace(each, published=each.name in PUBLISHED, page=each.name in PUBLISHED | written)
+                 for each in every)  # fmt: skip
 
 
 def _table() -> Mapping[str, Schema]:
