@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 export KERAS_BACKEND := jax
 
-.PHONY: help demo demo-weather demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk release lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real port hub report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
+.PHONY: help format test-core demo demo-weather demo-digits demo-text docs docs-check test compat compat-lowest compat-newest walk release lint unit pairs parity conformance kinds house schemas options suggest selftest faults fuzz guards real port hub report-check notebook bench bench-wavelets bench-sampling bench-generate bench-training bench-evaluation bench-precision clean
 
 help:
 	@echo "make demo    train a small CNN in PyTorch, write it in Keras, verify the port, use it without PyTorch"
@@ -114,6 +114,13 @@ lint: $(READY)
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache | tail -5
 	@$(BIN)/python .ci/house.py --check
+
+format: $(READY)
+	@$(BIN)/ruff check --fix --quiet . ; $(BIN)/ruff format --quiet .
+
+# The tests of `tests/uses` and `tests/docs` are of what comes after a port, and of every page.
+test-core: lint
+	@$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not full' --ignore tests/uses --ignore tests/docs
 
 unit: $(READY)
 	@$(BIN)/python -m pytest -n 2 --dist worksteal -m 'not full'

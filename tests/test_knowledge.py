@@ -18,7 +18,7 @@ that no other model has."""
 
 HOME = ("uses/waveletdiff/", "uses/wavelets/")
 
-REGISTRY = ("families/shipped.py", "moved.py")
+REGISTRY = ("families/shipped.py", "base/former_names.py")
 """Where families are named, each as one module; they may have its name and no other word."""
 
 GENERAL = {

@@ -84,7 +84,7 @@ def test_every_command_knows_it(run: Run, place: Path) -> None:
     assert done.stdout.splitlines()[-2:] == ["[0, 0, 0, 0, 0]", "tanh"], done.stderr
     verdict = json.loads((place / "v.json").read_text())
     assert verdict["passed"] is True
-    assert (verdict["reference_kind"], verdict["reference_code"]) == ("library", "perceptron 0.1")
+    assert (verdict["reference_kind"], verdict["reference_code"]) == ("package", "perceptron 0.1")
     stored, back = (torch.load(place / name, weights_only=True) for name in ("p.pt", "back.pt"))
     assert stored.keys() == back.keys()
     assert all(torch.equal(back[name], each) for name, each in stored.items())

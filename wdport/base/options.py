@@ -33,8 +33,9 @@ Kind = Literal["checkpoint", "converted", "model", "table", "any", "series", "kn
 Group = Literal["inputs", "model", "run", "outputs", "messages"]
 """The section of an option in the help."""
 
-GROUPS: Final[Mapping[str, Group]] = {"output": "outputs", "html": "outputs", "markdown": "outputs", "force": "outputs",
-                                      "animate": "outputs", "json": "messages", "dtype": "model"}  # fmt: skip
+GROUPS: Final[Mapping[str, Group]] = {"output": "outputs", "html": "outputs", "markdown": "outputs", "junit": "outputs",
+                                      "force": "outputs", "animate": "outputs", "json": "messages",
+                                      "dtype": "model"}  # fmt: skip
 """Sections of options that several requests have, by their longest names; of others, files are inputs."""
 
 

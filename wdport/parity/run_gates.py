@@ -258,7 +258,7 @@ def reference_of(prepared: Prepared, sides: Sides) -> tuple[ReferenceKind, str]:
     if isinstance(prepared.family, Referenced):
         return "library", prepared.family.library_of(prepared.config)
     if package := package_of_family(prepared.family.name):
-        return "library", package
+        return "package", package
     return "wdport", f"{HOME}.{prepared.family.name}"
 
 

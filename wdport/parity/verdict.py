@@ -25,9 +25,9 @@ TERMS = ("P", "R", "S")
 UNTRIED, NOT_FRESH = "known faults were not tried", "fresh inputs were not compared"
 """Notices on what a run under a policy or a baseline usually does."""
 
-ReferenceKind = Literal["wdport", "library", "own", "recording"]
-"""Whose code the reference is: wdport's implementation, the class of the library that the model comes from, the user's
-own, or a recording of the user's own."""
+ReferenceKind = Literal["wdport", "library", "package", "own", "recording"]
+"""Whose code the reference is: wdport's implementation, the class of the library that the model comes from, that of the
+package that added the family, the user's own, or a recording of the user's own."""
 
 
 @dataclass

@@ -127,7 +127,7 @@ class RunOptions:
     json_file: Annotated[str | None, JSON, CommandOnly()] = None
     html: Annotated[str | None, Option("Write an HTML report.", files=(".html",)), CommandOnly()] = None
     junit: Annotated[str | None, Option(
-        "Write a JUnit report for CI servers.", files=(".xml",), group="outputs"), CommandOnly()] = None  # fmt: skip
+        "Write a JUnit report for CI servers.", files=(".xml",)), CommandOnly()] = None  # fmt: skip
     markdown: Annotated[str | None, Option(
         "Write a Markdown summary for CI pages and pull requests.", files=(".md",)), CommandOnly()] = None  # fmt: skip
     policy: Annotated[str | None, Option("File with bounds and waivers, such as parity.toml.", files=(".toml",))] = None

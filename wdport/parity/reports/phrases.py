@@ -115,7 +115,8 @@ def reference_line(verdict: Verdict, write: Callable[[str], str] = str) -> str:
     code = write(printable(verdict.reference_code or verdict.reference, NAME_CHARS))
     if verdict.reference_kind == "wdport":
         return "wdport's own PyTorch implementation"
-    kinds = {"library": "the library's own class", "own": "your own code", "recording": "a recording of your own code"}
+    kinds = {"library": "the library's own class", "package": "the reference of the family's package",
+             "own": "your own code", "recording": "a recording of your own code"}  # fmt: skip
     return f"{kinds[verdict.reference_kind]}, {code}"
 
 
