@@ -16,6 +16,7 @@ help:
 	@echo "make docs    the documentation as a site in build/site"
 	@echo "make docs-check  every page of it in Chromium: axe-core, both themes, two screens (needs node and chromium)"
 	@echo "make test    lint, types, unit and parity tests"
+	@echo "make test-core  lint and types, and the unit tests of the core"
 	@echo "make compat  the tests with the lowest and with the newest dependencies"
 	@echo "make walk    the wheel and the sdist, each in an empty environment without torch"
 	@echo "make release  the notes and the distributions of a release, checked"

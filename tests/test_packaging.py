@@ -167,9 +167,9 @@ def release() -> ModuleType:
 
 
 def checkout(folder: Path, changelog: str, carried: str = "1.2.3") -> Path:
-    (folder / "wdport").mkdir()
+    (folder / "wdport" / "base").mkdir(parents=True)
     (folder / "pyproject.toml").write_text('[project]\nname = "wdport"\nversion = "1.2.3"\n')
-    (folder / "wdport" / "version.py").write_text(f'VERSION: Final = "{carried}"\n')
+    (folder / "wdport" / "base" / "version.py").write_text(f'VERSION: Final = "{carried}"\n')
     (folder / "CHANGELOG.md").write_text(changelog)
     return folder
 
