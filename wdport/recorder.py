@@ -1047,25 +1047,21 @@ def by_sample(array: Array, count: int) -> Array | None:
     return array.reshape(count, -1)
 
 
-def rows_of_sample(rows: int, count: int, sample: int) -> list[int]:
-    """The places along a first axis of ``rows`` that may be of one of ``count`` samples: adjacent ones, as of windows
-    of an image, and ones that are a batch apart, as of two batches in one. Empty if the axis has not several for each
-    sample."""
-    several, rest = divmod(rows, count) if count > 1 else (0, 0)
-    if several < 2 or rest:
-        return []
-    return sorted({*range(sample * several, (sample + 1) * several), *range(sample, rows, count)})
+def rows_of_sample(rows: int, count: int, sample: int) -> tuple[range, range]:
+    """The places along a first axis of ``rows``, a multiple of ``count``, that may be of one of ``count`` samples:
+    adjacent ones, as of windows of an image, or ones that are a batch apart, as of two batches in one."""
+    several = rows // count
+    return range(sample * several, (sample + 1) * several), range(sample, rows, count)
 
 
-def squares_by_sample(array: Array, count: int) -> Array | None:
-    """The sum of the squares of the values that are, or may be, of each sample, as of :func:`by_sample` and
-    :func:`rows_of_sample`; ``None`` if the array has none for each."""
-    if (values := by_sample(array, count)) is not None:
-        return np.asarray(np.sum(np.square(values), 1))
-    if not array.ndim or not rows_of_sample(len(array), count, 0):
-        return None
-    sums = np.sum(np.square(array.reshape(len(array), -1)), 1)
-    return np.array([sums[rows_of_sample(len(array), count, sample)].sum() for sample in range(count)])
+def squares_by_sample(arrays: Sequence[Array], count: int) -> Array | None:
+    """The sum of the squares of each of ``count`` samples, over the arrays that have their axis; if there is none, of
+    each row, if the first axis of all arrays is the same multiple of ``count``; else ``None``."""
+    rows = [values for array in arrays if (values := by_sample(array, count)) is not None]
+    lengths = {len(array) if array.ndim else 0 for array in arrays}
+    if not rows and count > 1 and len(lengths) == 1 and (length := lengths.pop()) > count and length % count == 0:
+        rows = [array.reshape(length, -1) for array in arrays]
+    return np.asarray(np.sum([np.sum(np.square(values), 1) for values in rows], 0)) if rows else None
 
 
 def named_tensors(module: Module) -> dict[str, Tensor]:
@@ -1292,9 +1288,8 @@ class Spread:
         before = getattr(self, part)
         setattr(self, part, (max(before[0], square), max([before[1], *largest])))
         # With integers, such as the place of a maximum, to see whether a rounding decides them.
-        rows = [row for distance, _ in moves if (row := squares_by_sample(distance, samples)) is not None]
-        if rows:
-            squares = np.sum(rows, axis=0)
+        squares = squares_by_sample([distance for distance, _ in moves], samples)
+        if squares is not None:
             self.samples[part] = np.maximum(squares, self.samples.get(part, 0.0)).tolist()
 
 
@@ -1605,12 +1600,12 @@ def isolate(module: Module, inputs: Sequence[Nested], answers: Calls) -> tuple[O
 def unused_calls(
     module: Module, inputs: Sequence[Nested], outputs: Outputs, calls: Calls, names: Collection[str]
 ) -> list[str]:
-    """Those of the ``calls`` of these submodules whose outputs change no output of ``module``, bit for bit: other
-    numbers take the place of each call's outputs in a run of its own. ``outputs`` and ``calls`` are of the same
-    inputs."""
-    unused = []
+    """Those of the ``calls`` of these submodules that no output of ``module`` depends on: no function of torch leads
+    from a call to an output, or out of torch, and other numbers in place of its outputs change no output, bit for bit.
+    ``outputs`` and ``calls`` are of the same inputs."""
+    used, unused = _used_calls(module, inputs, names), []
     for name, call in calls.items():
-        if layer_of(name) in names and all(array.dtype.kind == "f" for array in leaves(call.outputs)):
+        if layer_of(name) in names and name not in used and all(a.dtype.kind == "f" for a in leaves(call.outputs)):
             others = tuple(1.0 - 2.0 * output for output in call.outputs)
             changed, _ = isolate(module, inputs, {name: replace(call, outputs=others)})
             if len(changed) == len(outputs) and all(
@@ -1619,6 +1614,67 @@ def unused_calls(
             ):
                 unused.append(name)
     return unused
+
+
+_ABOUT = {"size", "dim", "ndimension", "numel", "nelement", "stride", "storage_offset", "element_size",
+                 "is_floating_point", "is_complex", "is_contiguous", "__len__", "untyped_storage"}  # fmt: skip
+"""Methods of a tensor that tell nothing of its values."""
+
+_ABOUT_FIELDS = {"shape", "dtype", "device", "ndim", "requires_grad", "is_cuda", "layout", "is_leaf", "grad_fn",
+                        "itemsize", "is_nested", "is_sparse", "is_quantized", "is_meta"}  # fmt: skip
+
+
+_BY_VALUES = {"nonzero", "argwhere", "masked_select", "unique", "unique_consecutive", "bincount", "repeat_interleave"}
+"""Functions whose outputs have sizes that values determine, as those of an index of booleans are."""
+
+
+def _used_calls(module: Module, inputs: Sequence[Nested], names: Collection[str]) -> set[str]:
+    """The calls of these submodules from which functions of torch lead to an output of ``module``, or out of torch,
+    such as to a number that the code compares. Tensors that share memory count as one."""
+    marks: dict[int, tuple[Tensor, frozenset[str]]] = {}  # by memory, with a tensor that keeps it
+    used: set[str] = set()
+
+    def memory(tensor: Tensor) -> int:
+        return int(tensor.untyped_storage()._cdata)
+
+    def marked(value: object) -> frozenset[str]:
+        memories = map(memory, tensors_of(value))
+        return frozenset().union(*(marks[place][1] for place in memories if place in marks))
+
+    def mark(value: object, called: frozenset[str]) -> None:
+        for tensor in tensors_of(value):
+            first, before = marks.get(memory(tensor), (tensor, frozenset[str]()))
+            marks[memory(tensor)] = first, before | called
+
+    def follow(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
+        called = marked([*args, *kwargs.values()])
+        result = function(*args, **kwargs)
+        if called:
+            name = getattr(function, "__name__", "")
+            field_name = getattr(getattr(function, "__self__", None), "__name__", "") if name == "__get__" else ""
+            about = name in _ABOUT or field_name in _ABOUT_FIELDS
+            made = tensors_of(args[:1] if result is None else result)
+            mark(made, called)
+            index = name == "__getitem__" and any(not tensor.dtype.is_floating_point for tensor in tensors_of(args[1:]))
+            if index or name in _BY_VALUES or not (made or about):
+                used.update(called)
+        return result
+
+    def keep(name: str, _: str, __: Module, compute: Compute, arguments: Given) -> object:
+        import torch
+
+        output = compute(*arguments)
+        with torch._C.DisableTorchFunction():
+            mark(output, frozenset({name}))
+        return output
+
+    import torch
+
+    parts = {name: part for name, part in module.named_modules() if name in names}
+    results: list[object] = []
+    with torch.no_grad(), _by_submodules(module), _equals_in_order(), functions(follow), watched(parts, keep):
+        results.append(module(*(_tensor(value) for value in inputs)))
+    return used | marked(results)
 
 
 def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None, fast: bool = False) -> Outputs:

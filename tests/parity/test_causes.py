@@ -177,6 +177,31 @@ def two_steps() -> Any:
     return refined(2)
 
 
+class Capped(nn.Module):
+    """Calls a layer twice; the second call is a cap that seldom acts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a = nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = self.a(x)
+        return torch.minimum(y, self.a(2 * y).exp().clamp(1e8, 1e9))
+
+
+def uncapped() -> Any:
+    x = Input((4,))
+    return Model(x, layers.Dense(4, name="a")(x))
+
+
+def test_a_call_that_an_output_depends_on_is_needed_also_if_no_sample_shows_it(tmp_path: Path) -> None:
+    table = 'format: 2\ninputs: ["x: b 4"]\nlayers:\n  - {torch: a, keras: a, kind: linear}\n'
+    with few_cases():
+        verdict = verify_own(tmp_path, table, Capped(), f"{__name__}:Capped", f"{__name__}:uncapped")
+    assert verdict.exit_code == 1
+    assert "a is called 2 times, the port's a once\n" in verdict.summary()
+
+
 REFINED = """format: 2
 inputs: ["x: b 4"]
 layers:

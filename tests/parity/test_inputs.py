@@ -92,7 +92,7 @@ FAULTS = [
     ("Marked", "seen"),
     ("Normed", "trains"),
     ("Tied", "tied_small"),
-    ("Siamese", "siamese_capped"),
+    *(("Siamese", f"siamese_{how}") for how in ("capped", "at_zero", "at_large")),
 ]
 CONTROLS = [("Recurrent", "recurrent"), ("Pooled", "pooled"), ("Placed", "placed"), ("Gappy", "gappy"),
             ("Normed", "network"), ("Attended", "attended"), ("Steps", "cached"), ("Rows", "rows"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -17,7 +17,7 @@ from wdport.compare.layer_errors import floors_of, output_errors
 from wdport.compare.measure import largest_error, relative_errors
 from wdport.compare.results import TapResult
 from wdport.models.interface import Array
-from wdport.recorder import MASKING, Conditioning, Observation, Spread, squares_by_sample
+from wdport.recorder import MASKING, Conditioning, Observation, Outputs, Spread, by_sample, squares_by_sample
 
 
 @dataclass(frozen=True)
@@ -66,6 +66,9 @@ def undetermined(conditioning: Conditioning, observation: Observation, case: Cas
         sizes = _sizes(values, len(floors))
         if sizes is None or len(moves) != len(sizes):
             return set()
+        if len(sizes) != len(floors):
+            scales = np.maximum(sizes, np.median(sizes)) + np.finfo(np.float64).tiny
+            return set(doubtful) & _samples_of(np.flatnonzero(np.sqrt(moves) / scales > LEAK), len(sizes), len(floors))
         errors = relative_errors(np.sqrt(moves), sizes, floors)
         return {index for index in doubtful if errors[index] > LEAK}
 
@@ -81,9 +84,8 @@ def undetermined(conditioning: Conditioning, observation: Observation, case: Cas
         before |= isolated | running
         inputs = lost(spread.samples.get("fed", []), call.inputs)
         loose[name] = {"fed": inputs | before, "made": isolated, "running": running | before}
-    rows = [squares_by_sample(array, len(floors)) for array in conditioning.outputs]
-    moved = [row for row in rows if row is not None]
-    loose[OUTPUT] = {"made": before | (lost(np.sum(moved, 0).tolist(), observation.outputs) if moved else set())}
+    moved = squares_by_sample(conditioning.outputs, len(floors))
+    loose[OUTPUT] = {"made": before | (lost(moved.tolist(), observation.outputs) if moved is not None else set())}
     return loose
 
 
@@ -119,10 +121,37 @@ def _effect(spread: Spread, part: str, values: Sequence[object], floors: Sequenc
 
 
 def _sizes(values: Sequence[object], batch: int) -> Array | None:
-    """The norm of every sample of a batch, of all arrays that have its axis, or a multiple of it; ``None`` if there are
-    none."""
-    rows = [row for array in _unmasked(values) if (row := squares_by_sample(array, batch)) is not None]
-    return np.sqrt(np.sum(rows, axis=0)) if rows else None
+    """The norm of every sample of a batch, or row, as of :func:`squares_by_sample`; ``None`` if there are none."""
+    squares = squares_by_sample(list(_unmasked(values)), batch)
+    return None if squares is None else np.sqrt(squares)
+
+
+MOST_MOVED: Final = 64.0
+"""A sample that rounding decides may differ by this many times what the roundings that were tried change."""
+
+
+def beyond_rounding(
+    outputs: Outputs, reference: Outputs, moved: Outputs, samples: Collection[int], case: Case
+) -> Iterator[tuple[int, float]]:
+    """The outputs, by their places, that differ in one of these ``samples``, which rounding decides, by more than
+    :data:`MOST_MOVED` allows, with the relative error; ``moved`` is what the roundings that were tried change."""
+    for place, (ours, theirs, change) in enumerate(zip(outputs, reference, moved, strict=False)):
+        if theirs.dtype.kind != "f" or not (np.isfinite(ours).all() and np.isfinite(theirs).all()):
+            continue
+        rows = [by_sample(array, case.samples) for array in (ours - theirs, theirs, change)]
+        if any(row is None for row in rows):
+            continue
+        differences, sizes, moves = (np.linalg.norm(row, axis=1) for row in rows if row is not None)
+        errors = [differences[index] / max(sizes[index], np.finfo(np.float64).tiny) for index in samples
+                  if differences[index] > MOST_MOVED * moves[index]]  # fmt: skip
+        if errors:
+            yield place, float(max(errors))
+
+
+def _samples_of(rows: Array, length: int, count: int) -> set[int]:
+    """The fewest samples that have these rows of a first axis of this length, by either order of its rows."""
+    adjacent, apart = ({int(row) // (length // count) for row in rows}, {int(row) % count for row in rows})
+    return min(adjacent, apart, key=len)
 
 
 def beyond(result: TapResult, error: float, allowed: float) -> float:

@@ -257,11 +257,10 @@ def _error(candidate: Array, reference: Array, floors: Sequence[float], ordinary
             return 0.0
         candidate, reference = candidate[counted], reference[counted]
         floors = tuple(floor for floor in floors if floor < inf)
-    elif inf in floors and candidate.ndim:
+    elif inf in floors and candidate.ndim and len(candidate) % len(floors) == 0:
         lost = [row for index, floor in enumerate(floors) if floor == inf
-                for row in rows_of_sample(len(candidate), len(floors), index)]  # fmt: skip
-        if lost:
-            candidate, reference, floors = np.delete(candidate, lost, 0), np.delete(reference, lost, 0), ()
+                for rows in rows_of_sample(len(candidate), len(floors), index) for row in rows]  # fmt: skip
+        candidate, reference, floors = np.delete(candidate, lost, 0), np.delete(reference, lost, 0), ()
     of_samples = sample_errors(candidate, reference, floors, ordinary) if floors else 0.0
     return of_samples if len(floors) == 1 else max(relative_l2(candidate, reference), of_samples)
 

@@ -34,6 +34,7 @@ from wdport.compare.gates import (
     Explained,
     Loose,
     beyond,
+    beyond_rounding,
     explained,
     hidden_scores_win,
     undetermined,
@@ -423,6 +424,12 @@ class _Engine:
                     result.find(f"{name}: {text}", name)
         explanations = self._explained(started, conditioning, running, isolated)
         self._output_errors(started, outputs, isolated_outputs, explanations.get(OUTPUT, NOTHING), loose)
+        if conditioning is not None and started.outputs:
+            lost = loose.get(OUTPUT, {}).get("made", set()) - self.hidden
+            moved = result.outputs_in_port(conditioning.outputs, started.observation.names, outputs)
+            for place, output_error in beyond_rounding(outputs, started.outputs, moved, lost, started.case):
+                output_result = result.taps[result.outputs[place]]
+                output_result.isolated = output_result.cumulative = output_error
         if started.outputs and any(result.taps[name].isolated > self.logic for name in result.outputs):
             self._keep(started, through, outputs, started.calls)  # of code after the last layer
         called = {tap.reference for tap in started.taps}

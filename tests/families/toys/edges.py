@@ -197,7 +197,7 @@ class Siamese(nn.Module):
         return self.head(first - second)
 
 
-def siamese(functions: str = "rrrrrrr") -> Any:
+def siamese(functions: str = "rrrrrrr", zero: float = 0.0, large: bool = False) -> Any:
     first, second = keras.Input((8, 8, 3), name="first"), keras.Input((8, 8, 3), name="second")
     x = ops.concatenate([first, second], 0)
     for index, function in enumerate(functions):
@@ -205,10 +205,14 @@ def siamese(functions: str = "rrrrrrr") -> Any:
         x = layers.GroupNormalization(4, epsilon=1e-5, center=False, scale=False, name=f"norms_{index}")(x)
         x = ops.relu(x) if function == "r" else ops.relu6(x)
     one, other = ops.split(ops.mean(x, (1, 2)), 2)
+    peak = ops.max(ops.abs(second), (1, 2, 3))[:, None]
+    other = ops.where(ops.equal(peak, 0), other + zero, other)  # which rounding decides there, but not by so much
+    other = ops.where(peak > 1e3, ops.minimum(other, 0.1), other) if large else other
     return keras.Model([first, second], layers.Dense(2, name="head")(one - other))
 
 
 siamese_capped = partial(siamese, "rrrr6rr")
+siamese_at_zero, siamese_at_large = partial(siamese, zero=1e5), partial(siamese, large=True)
 
 
 class Marked(nn.Module):
