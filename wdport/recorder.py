@@ -1631,6 +1631,8 @@ _BY_VALUES = {"nonzero", "argwhere", "masked_select", "unique", "unique_consecut
 def _used_calls(module: Module, inputs: Sequence[Nested], names: Collection[str]) -> set[str]:
     """The calls of these submodules from which functions of torch lead to an output of ``module``, or out of torch,
     such as to a number that the code compares. Tensors that share memory count as one."""
+    import torch
+
     marks: dict[int, tuple[Tensor, frozenset[str]]] = {}  # by memory, with a tensor that keeps it
     used: set[str] = set()
 
@@ -1661,20 +1663,15 @@ def _used_calls(module: Module, inputs: Sequence[Nested], names: Collection[str]
         return result
 
     def keep(name: str, _: str, __: Module, compute: Compute, arguments: Given) -> object:
-        import torch
-
         output = compute(*arguments)
         with torch._C.DisableTorchFunction():
             mark(output, frozenset({name}))
         return output
 
-    import torch
-
     parts = {name: part for name, part in module.named_modules() if name in names}
-    results: list[object] = []
-    with torch.no_grad(), _by_submodules(module), _equals_in_order(), functions(follow), watched(parts, keep):
-        results.append(module(*(_tensor(value) for value in inputs)))
-    return used | marked(results)
+    with functions(follow), watched(parts, keep):
+        run(module, inputs)  # which converts the outputs to arrays, so that they leave torch
+    return used
 
 
 def run(module: Module, inputs: Sequence[Nested], names: list[str] | None = None, fast: bool = False) -> Outputs:

@@ -142,10 +142,9 @@ def beyond_rounding(
         if any(row is None for row in rows):
             continue
         differences, sizes, moves = (np.linalg.norm(row, axis=1) for row in rows if row is not None)
-        errors = [differences[index] / max(sizes[index], np.finfo(np.float64).tiny) for index in samples
-                  if differences[index] > MOST_MOVED * moves[index]]  # fmt: skip
-        if errors:
-            yield place, float(max(errors))
+        errors = relative_errors(differences, sizes, floors_of(case) or (0.0,) * case.samples)
+        if further := [errors[index] for index in samples if differences[index] > MOST_MOVED * moves[index]]:
+            yield place, max(further)
 
 
 def _samples_of(rows: Array, length: int, count: int) -> set[int]:

@@ -93,7 +93,7 @@ class Reference(Protocol):
         "float32", the largest errors of the reference itself in further runs. The modules ``taps`` are isolated."""
 
     def unused_calls(self, observation: Observation, names: Collection[str]) -> Sequence[str]:
-        """The calls of these modules that change no output of the network; none is known of a recording."""
+        """The calls of these modules that no output of the network depends on; of a recording, none is known."""
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         """The outputs at ``times`` (n,) of these modules, which are fed one number per sample; modules that were not

@@ -429,7 +429,8 @@ class _Engine:
             moved = result.outputs_in_port(conditioning.outputs, started.observation.names, outputs)
             for place, output_error in beyond_rounding(outputs, started.outputs, moved, lost, started.case):
                 output_result = result.taps[result.outputs[place]]
-                output_result.isolated = output_result.cumulative = output_error
+                output_result.isolated = max(output_result.isolated, output_error)
+                output_result.cumulative = max(output_result.cumulative, output_error)
         if started.outputs and any(result.taps[name].isolated > self.logic for name in result.outputs):
             self._keep(started, through, outputs, started.calls)  # of code after the last layer
         called = {tap.reference for tap in started.taps}
