@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from wdport.base.errors import MachineError
-from wdport.files.atomic import make_temporary, replacing, whole_file, write_text
+from wdport.files.atomic import make_temporary, remove_leftovers, replacing, whole_file, write_text
 from wdport.files.outputs import LONGEST, is_temporary, writable
 
 ROOT = Path(__file__).parents[2]
@@ -180,6 +180,24 @@ def test_a_file_that_is_removed_before_it_is_held_is_made_again(
     assert made.is_there()
     made.discard()
     assert names(tmp_path) == set()
+
+
+def test_a_folder_that_is_removed_before_it_is_opened_is_made_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mkdir, removed = os.mkdir, []
+
+    def early(path: Path, mode: int) -> None:
+        mkdir(path, mode)
+        if not removed:
+            removed.append(path)
+            remove_leftovers(tmp_path / "a", lambda _: True)
+
+    monkeypatch.setattr(os, "mkdir", early)
+    made = make_temporary(tmp_path / "a", folder=True)
+    assert made.path != removed[0]
+    assert names(tmp_path) == {made.path.name}
+    made.discard()
 
 
 @pytest.mark.parametrize("code", [errno.EIO, errno.ENOSPC])

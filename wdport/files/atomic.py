@@ -90,7 +90,13 @@ def make_temporary(finished: Path, folder: bool = False) -> Temporary:
         path = finished.with_name(name)
         if folder:
             os.mkdir(path, 0o755)
-        temporary = Temporary(finished, path, os.open(path, _FOLDER if folder else _NEW, 0o644))
+        try:
+            descriptor = os.open(path, _FOLDER if folder else _NEW, 0o644)
+        except FileNotFoundError:
+            if folder:  # taken for left over before it was opened
+                continue
+            raise
+        temporary = Temporary(finished, path, descriptor)
         if lock(temporary.descriptor, shared=True) is not False and temporary.is_there():
             return temporary
         os.close(temporary.descriptor)  # taken for left over before it was held
