@@ -372,6 +372,51 @@ class Repeating(nn.Module):
         return self.mixed(x) + self.mixed(rotated(self.once(x)))
 
 
+class Shifted(nn.Module):
+    """A causal convolution, of the sequence or of one that is shifted."""
+
+    def __init__(self, width: int, shift: list[int], kernel: int, dilation: int = 1) -> None:
+        super().__init__()
+        self.shift, self.left = shift, (kernel - 1) * dilation
+        self.conv = nn.Conv1d(width, width, kernel, dilation=dilation)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if sum(self.shift) > 0:
+            x = torch.roll(x, (-self.shift[0], self.shift[1]), (2, 1))
+        return self.conv(F.pad(x, (self.left, 0)))
+
+
+class Shifting(nn.Module):
+    def __init__(self, width: int = 4, kernel: int = 3, step: int = 2) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(
+            Shifted(width, [i % 2 * step, i % 2], kernel, dilation) for i, dilation in enumerate((1, 2, 4, 1, 2))
+        )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.blocks[0](x).relu()
+        for block in self.blocks[1:4]:
+            x = block(x)
+        return self.blocks[4](x).tanh()
+
+
+def test_numbers_in_lists_and_widths_of_padding_are_expressions_of_arguments() -> None:
+    port = write_port(f"{__name__}:Shifting", ["x: b 4 t=12..16"])
+    prove_port(port)
+    assert port.proved, port.failure
+    assert port.source.count("\nclass ") == 2
+    for line in (
+        "if any(self.shift):",
+        "-self.shift[0]",
+        "self.left = (kernel - 1) * dilation",
+        "((0, 0), (self.left, 0), (0, 0))",
+        "        for block in self.blocks[1:]:\n            x = block(x)\n",
+        "def __init__(self, width=4, kernel=3, step=2, **kwargs):",
+        "Shifted(width, shift=(1 * step, 1), kernel=kernel, dilation=2),",
+    ):
+        assert line in port.source, (line, port.source)
+
+
 def test_loops_and_functions_that_are_called_twice_stay_what_they_are() -> None:
     port = write_port(f"{__name__}:Repeating", ["x: b t=4..7 8"])
     prove_port(port)

@@ -59,9 +59,9 @@ class ConstructorCall:
                 if isinstance(value, int) and not isinstance(value, bool) and value == number}  # fmt: skip
 
     def remembered(self, name: str, value: Any) -> Any:
-        """A number, or a tuple of numbers, that remembers that it is this argument."""
-        if isinstance(value, tuple) and type(value) is tuple:
-            return tuple(_number(item, self, ArgumentExpression("index", (index,), name))
+        """A number, or a tuple or list of numbers, that remembers that it is this argument."""
+        if type(value) in (tuple, list):
+            return type(value)(_number(item, self, ArgumentExpression("index", (index,), name))
                          for index, item in enumerate(value))  # fmt: skip
         return _number(value, self, ArgumentExpression("argument", name=name))
 
@@ -113,6 +113,9 @@ class ArgumentNumber:
     def _computed(self, name: str, other: object, swapped: bool = False) -> Any:
         if not isinstance(other, (int, float)) or isinstance(other, (bool, ComparedSize)):
             return NotImplemented
+        # Not a product with 1, since another instance may have another factor there.
+        if type(other) is int and other == 0 and (name == "add" or (name == "sub" and not swapped)):
+            return self
         function, symbol = ARITHMETIC[name]
         operands = (self, other) if not swapped else (other, self)
         value = function(*map(plain_number, operands))
@@ -124,7 +127,10 @@ class ArgumentNumber:
         return number
 
     def __neg__(self) -> Any:
-        expression = ArgumentExpression("-", (self.expression_of_arguments,))
+        expression = self.expression_of_arguments
+        is_negated = expression.operator == "-" and len(expression.operands) == 1
+        inner = expression.operands[0] if is_negated else None
+        expression = inner if isinstance(inner, ArgumentExpression) else ArgumentExpression("-", (expression,))
         return _number(-plain_number(self), self.owner, expression)
 
 
@@ -249,19 +255,19 @@ def _number(value: Any, owner: ConstructorCall, expression: ArgumentExpression) 
 
 
 def is_argument(value: Any) -> bool:
-    """Whether a number remembers arguments, or a tuple is one."""
+    """Whether a number remembers arguments, or a tuple or list is one."""
     return isinstance(value, ArgumentNumber) or bool(_tuple_name(value))
 
 
 def _tuple_name(value: Any) -> str:
-    """The argument that a tuple of numbers is; "" if it is none."""
-    first = value[0] if isinstance(value, tuple) and value else None
+    """The argument that a tuple or list of numbers is; "" if it is none."""
+    first = value[0] if isinstance(value, (tuple, list)) and value else None
     if not isinstance(first, ArgumentNumber) or not first.expression_of_arguments.name:
         return ""
     name = first.expression_of_arguments.name
     whole_tuple = first.owner.arguments[name]
     indices = [ArgumentExpression("index", (index,), name) for index in range(len(value))]
-    matches = isinstance(whole_tuple, tuple) and len(whole_tuple) == len(value) and all(
+    matches = isinstance(whole_tuple, (tuple, list)) and len(whole_tuple) == len(value) and all(
         isinstance(item, ArgumentNumber) and item.owner is first.owner and item.expression_of_arguments == index
         for item, index in zip(value, indices, strict=True))  # fmt: skip
     return name if matches else ""

@@ -176,7 +176,7 @@ def assigned(lowering: GraphLowering, tensor: TracedTensor, index: Any, value: A
 def _span(lowering: GraphLowering, item: Any, length: int, size: Any) -> tuple[Any, Any]:
     """The first place that an index takes along an axis, and how many."""
     if not isinstance(item, Slice):
-        return (lowering.size(item) if int(item) >= 0 else KerasSize("-", (size, -int(item)))), 1
+        return (lowering.size(item) if int(item) >= 0 else KerasSize("-", (size, -item))), 1
     start, stop = _limits(lowering, item, length, size)
     if start == 0:
         return start, stop
@@ -189,7 +189,7 @@ def _limits(lowering: GraphLowering, item: Slice, length: int, size: Any) -> tup
     def limit(value: Any, usual: Any) -> Any:
         if value is None or int(value) >= length:
             return usual
-        return lowering.size(value) if int(value) >= 0 else KerasSize("-", (size, -int(value)))
+        return lowering.size(value) if int(value) >= 0 else KerasSize("-", (size, -value))
 
     return limit(item.start, 0), limit(item.stop, size)
 

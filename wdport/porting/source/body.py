@@ -436,7 +436,9 @@ class BodyWriter:
             self.body.helpers.add("float_limit")
             return text(f'float_limit("{value.name}", self.compute_dtype)')
         if isinstance(value, tuple):
-            if not any(isinstance(one, (KerasValue, FloatDtype, FloatLimit)) for one in nested(value)):
+            is_plain = not any(isinstance(one, (KerasValue, FloatDtype, FloatLimit)) for one in nested(value))
+            # Of widths of padding, one number may be an argument of the constructor.
+            if is_plain and not any(isinstance(item, tuple) for item in value):
                 return constant(value, hint)
             codes = [self._argument(item, hint) for item in value]
             return self._comprehension(codes) or listed(codes)

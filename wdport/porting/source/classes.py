@@ -119,7 +119,7 @@ class ClassLine:
 @dataclass(frozen=True)
 class Switch:
     """What tells some instances of a class from the others: an optional attribute that just they have or, with
-    ``value``, an argument that has this value in just them."""
+    ``value``, an argument that has this value in just them; zeros in a tuple are any number of them."""
 
     paths: frozenset[str]
     name: str
@@ -129,6 +129,8 @@ class Switch:
         """The condition, or its opposite, with the argument's name in the source."""
         if self.value is None and prefix:
             return f"{prefix}{self.name} is {'not ' if holds else ''}None"
+        if isinstance(self.value, tuple):
+            return f"{'not ' if holds else ''}any({prefix}{name})"
         if self.value is None or isinstance(self.value, bool):
             return f"{'' if holds == (self.value is not False) else 'not '}{prefix}{name}"
         return f"{prefix}{name} {'==' if holds else '!='} {literal(self.value)}"
@@ -310,7 +312,7 @@ class Class:
                 self.names[name] = unused(allowed(word), used)
                 used.add(self.names[name])
                 self.parameters[self.names[name]] = {
-                    path: Literal(value, name) for path, value in zip(constructors, values, strict=True)
+                    path: Literal(_as_tuple(value), name) for path, value in zip(constructors, values, strict=True)
                 }
                 self._find_default(name, constructors)
         for place, expression in self.expressions.items():
@@ -350,12 +352,12 @@ class Class:
 
     def _find_default(self, name: str, constructors: Mapping[str, ConstructorCall]) -> None:
         if "" in constructors:
-            self.defaults[self.names[name]] = Literal(constructors[""].arguments[name], name)
+            self.defaults[self.names[name]] = Literal(_as_tuple(constructors[""].arguments[name]), name)
             return
         constructor = next(iter(constructors.values()))
         default = constructor.defaults.get(name)
-        if isinstance(default, (int, float, tuple)):
-            self.defaults[self.names[name]] = Literal(default, name)
+        if isinstance(default, (int, float, tuple, list)):
+            self.defaults[self.names[name]] = Literal(_as_tuple(default), name)
 
     def _never_stated(self, constructors: Mapping[str, ConstructorCall]) -> dict[str, float]:
         """The arguments that have PyTorch's default in every instance, with it; for the model itself, none."""
@@ -414,7 +416,12 @@ def _parameter_name(values: Mapping[str, Literal], stated: Mapping[str, Mapping[
 
 def _argument(constructor: ConstructorCall | None, name: str, facts: Mapping[str, Any]) -> Any:
     """An argument of a constructor, or an attribute."""
-    return constructor.arguments[name] if constructor and name in constructor.arguments else facts[name]
+    return _as_tuple(constructor.arguments[name] if constructor and name in constructor.arguments else facts[name])
+
+
+def _as_tuple(value: Any) -> Any:
+    """A list as a tuple, which a default may be."""
+    return tuple(value) if isinstance(value, list) else value
 
 
 _COUNT = re.compile(r"(num|n)_(?!head)|depth")
@@ -497,12 +504,20 @@ def _switch(class_: Class, paths: frozenset[str], facts: Facts) -> Switch | None
     for name in shared:
         for chosen, rest in ((paths, others), (others, paths)):
             values = [facts[path][name] for path in chosen]
-            # What code branches on: flags, names, zero and one.
-            if not isinstance(values[0], (bool, str)) and values[0] not in (0, 1):
+            # What code branches on: flags, names, zero and one, and whether all of several numbers are zero.
+            if _is_zeros(values[0]) and all(isinstance(facts[path][name], (list, tuple)) for path in rest):
+                if all(map(_is_zeros, values)) and all(any(facts[path][name]) for path in rest):
+                    return Switch(chosen, name, tuple(map(plain_number, values[0])))
+            elif not isinstance(values[0], (bool, str)) and values[0] not in (0, 1):
                 continue
-            if all(value == values[0] for value in values) and all(facts[path][name] != values[0] for path in rest):
+            elif all(value == values[0] for value in values) and all(facts[path][name] != values[0] for path in rest):
                 return Switch(chosen, name, plain_number(values[0]))
     return None
+
+
+def _is_zeros(value: Any) -> bool:
+    is_numbers = isinstance(value, (list, tuple)) and all(isinstance(number, (int, float)) for number in value)
+    return is_numbers and len(value) > 0 and not any(value)
 
 
 def _optional_attribute(class_: Class, paths: frozenset[str]) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -61,36 +60,6 @@ def made_by(elements: Sequence[tuple[Attribute, Code]]) -> Code:
     return listed(codes, "[]")
 
 
-FEWEST_EQUAL = 3
-"""Elements of a ``keras.Sequential`` that are written as one."""
-
-
-def with_runs(codes: Sequence[Code], names: Sequence[str]) -> list[Code]:
-    """The elements of a ``keras.Sequential``, with one comprehension for equal ones with consecutive numbers as names,
-    which are their last arguments."""
-    written: list[Code] = []
-    position = 0
-    while position < len(codes):
-        first, end = codes[position], position + 1
-        while end < len(codes) and names[position].isdigit() and names[end] == str(int(names[end - 1]) + 1) and (
-                _named(codes[end], "") == _named(first, "")):  # fmt: skip
-            end += 1
-        if end - position >= FEWEST_EQUAL:
-            numbers = f"{names[position]}, {int(names[end - 1]) + 1}" if int(names[position]) else f"{end - position}"
-            parts = _named(first, 'f"{i}"')
-            written.append(Code(("*[", *parts, f" for i in range({numbers})]")))
-        else:
-            written += codes[position:end]
-        position = end
-    return written
-
-
-def _named(code: Code, name: str) -> tuple[str | Literal, ...]:
-    """The parts of a constructor with another name, which is its last argument."""
-    *before, last, _ = code.parts
-    return (*before, name if isinstance(last, str) and re.fullmatch(r'"\d+"', last) else last, ")")
-
-
 def body_lines(body: Body, lengths: Mapping[str, int], method: str = "") -> list[SourceLine]:
     """The lines of a call, with loops over lists of these lengths."""
     lines: list[SourceLine] = []
@@ -102,7 +71,7 @@ def body_lines(body: Body, lengths: Mapping[str, int], method: str = "") -> list
             head: list[str | Literal] = [f"for {one.index or '_'} in range(", Literal(one.times, "depth"), "):"]
             lines.append(_loop_line(head, one, method))
             continue
-        spans = [name if lengths.get(name) == one.times else f"{name}[:{one.times}]" for name in one.names]
+        spans = [one.span(name, lengths.get(name)) for name in one.names]
         over, names = spans[0] if len(spans) == 1 else f"zip({', '.join(spans)})", ", ".join(one.names.values())
         if one.index:
             over, names = f"enumerate({over})", f"{one.index}, {f'({names})' if len(spans) > 1 else names}"

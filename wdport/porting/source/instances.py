@@ -14,7 +14,7 @@ from wdport.porting.outline.counterparts import defaults
 from wdport.porting.source.body import Body, BodyWriter, NotWrittenError
 from wdport.porting.source.classes import Attribute, Class, Instance, SourceLine, merged, with_variant
 from wdport.porting.source.code import Code, Literal, call, constant, listed, text
-from wdport.porting.source.constructors import body_lines, layer_code, made_by, shown_arguments, with_runs
+from wdport.porting.source.constructors import body_lines, layer_code, made_by, shown_arguments
 from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope, Scopes
 from wdport.porting.source.ways import CALL, Way, ways_of
@@ -352,7 +352,7 @@ class Instances:
             names = [inner.parts[element].name for element in map(self.scopes.path, inner.scope.items)]
             codes = [self._constructor(element, instance, element_name) for element, element_name
                      in zip(map(self.scopes.path, inner.scope.items), names, strict=True)]  # fmt: skip
-            return call("keras.Sequential", [listed(with_runs(codes, names), "[]")], named)
+            return call("keras.Sequential", [listed(codes, "[]")], named)
         if path in self.by_path:
             class_ = self.by_path[path].class_
             assert class_ is not None

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Final
 
 from wdport.porting.lowering.keras_graph import unused
 from wdport.porting.source.code import Code, text
 from wdport.porting.source.rolled import rolled
 from wdport.porting.source.statements import NUMBER, Loop, Statement, equal_pieces
+
+FEWEST: Final = 3
+"""Repetitions that become a loop if it does not begin with the first element of its lists."""
 
 
 def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> list[Any]:
@@ -33,7 +36,8 @@ def fold_loops(statements: Sequence[Statement], elements: Mapping[str, str]) -> 
             carried = _carried(statements, position)
             if carried:
                 first, times = carried
-                folded += [first, loop_of([statements[position + 1]], times, elements)]
+                loop = loop_of([statements[position + 1]], times, elements)
+                folded += [first, replace(loop, starts={name: index - 1 for name, index in loop.starts.items()})]
             elif (rest := rolled(statements, position)) is not None:
                 folded += [*rest.before, rest.loop]
                 statements, position = rest.after, 0
@@ -59,7 +63,7 @@ def loop_of(
     chunk: Sequence[Statement], times: int, elements: Mapping[str, str], after: Sequence[Statement] = ()
 ) -> Loop:
     """A loop over lists; ``after`` are the statements of its second element."""
-    lists = dict.fromkeys(name for one in chunk for name, _ in _elements(one))
+    lists = {name: index for one in chunk for name, index in _elements(one)}
     used = {name for one in chunk for name in one.names}
     index = unused("i", {*used, *re.findall(r"\w+", " ".join(map(_alike, chunk)))})
     names: dict[str, str] = {}
@@ -71,7 +75,8 @@ def loop_of(
         names[name] = element
     counted = [_counted(one, other, index) for one, other in zip(chunk, after, strict=True)] if after else list(chunk)
     is_counted = any(one is not other for one, other in zip(counted, chunk, strict=True))
-    return Loop(names, times, [_in_loop(one, names) for one in counted], index if is_counted else "")
+    inner = [_in_loop(one, names) for one in counted]
+    return Loop(names, times, inner, index if is_counted else "", lists)
 
 
 def _counted(statement: Statement, after: Statement, index: str) -> Statement:
@@ -95,10 +100,11 @@ def _carried(statements: Sequence[Statement], position: int) -> tuple[Statement,
     if first.returns or len(first.names) != 1 or first.names != second.names:
         return None
     name, here, there = first.names[0], _elements(first), _elements(second)
-    if len(here) != 1 or len(there) != 1 or (here[0][1], there[0][1]) != (0, 1) or here[0][0] != there[0][0]:
+    if len(here) != 1 or there != [(here[0][0], here[0][1] + 1)]:
         return None
     code = "".join(map(str, first.code.parts))
-    match = re.fullmatch(rf"{re.escape(here[0][0])}\[0\]\((\w+)(.*)\)", code)
+    start = here[0][1]
+    match = re.fullmatch(rf"{re.escape(here[0][0])}\[{start}\]\((\w+)(.*)\)", code)
     if match is None or match.group(1) == name:
         return None
     if _alike(second) != f"{name} = {here[0][0]}[]({name}{match.group(2)})":
@@ -106,10 +112,10 @@ def _carried(statements: Sequence[Statement], position: int) -> tuple[Statement,
     times = 2
     while position + times < len(statements):
         one = statements[position + times]
-        if _alike(one) != _alike(second) or [index for _, index in _elements(one)] != [times]:
+        if _alike(one) != _alike(second) or [index for _, index in _elements(one)] != [start + times]:
             break
         times += 1
-    return Statement((name,), text(match.group(1))), times
+    return (Statement((name,), text(match.group(1))), times) if not start or times > FEWEST else None
 
 
 ELEMENT = re.compile(r"(self(?:\.\w+|\[\d+\])*?\.\w+)\[(\d+)\]")
@@ -122,20 +128,22 @@ def _elements(statement: Statement) -> list[tuple[str, int]]:
 
 def repetitions(statements: Sequence[Statement], position: int, period: int) -> int:
     """How often the statements from here on are repeated with the next elements of the same lists."""
-    first = [_elements(one) for one in statements[position : position + period]]
-    if not any(first) or any(index != 0 for one in first for _, index in one):
+    first = [element for one in statements[position : position + period] for element in _elements(one)]
+    starts = dict(first)
+    if not first or any(index != starts[name] for name, index in first):
         return 1
     texts = [_alike(one) for one in statements[position : position + period]]
     times, second = 1, list[list[bool] | None]()
     while position + (times + 1) * period <= len(statements):
         chunk = statements[position + times * period : position + (times + 1) * period]
         pieces = [equal_pieces(text, _alike(one), times) for text, one in zip(texts, chunk, strict=True)]
-        if None in pieces or any(index != times for one in chunk for _, index in _elements(one)):
+        indices = [element for one in chunk for element in _elements(one)]
+        if None in pieces or any(index != starts.get(name, -1) + times for name, index in indices):
             break
         if pieces != (second := second or pieces):
             break
         times += 1
-    return times
+    return times if not any(starts.values()) or times >= FEWEST else 1
 
 
 def _alike(statement: Statement) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from wdport.porting.source.code import Code
@@ -44,9 +44,16 @@ class Statement:
 @dataclass(frozen=True)
 class Loop:
     """Statements that are repeated for the elements of lists: the name of an element by its list, and of its index, if
-    that is needed."""
+    that is needed; ``starts`` are the numbers of the first elements."""
 
     names: Mapping[str, str]
     times: int
     statements: Sequence[Statement]
     index: str = ""
+    starts: Mapping[str, int] = field(default_factory=dict)
+
+    def span(self, name: str, length: int | None) -> str:
+        """The elements of a list of this length that it is over."""
+        start = self.starts.get(name, 0)
+        stop = start + self.times
+        return name if length == self.times else f"{name}[{start or ''}:{'' if stop == length else stop}]"

@@ -22,6 +22,7 @@ from wdport.porting.lowering.keras_graph import Hole, KerasGraph, Placed, rows_b
 from wdport.porting.lowering.lower import GraphLowering
 from wdport.porting.source.classes import Class
 from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code
+from wdport.porting.source.comprehensions import with_comprehensions
 from wdport.porting.source.frozen import freeze
 from wdport.porting.source.instances import Instances, NotOneMethodError
 from wdport.porting.source.pruned import pruned_source
@@ -132,11 +133,14 @@ def write_source(
     package = module.rpartition(".")[2]
     used = sorted({name for instance in instances.by_path.values()
                    for body in instance.bodies.values() for name in body.helpers})  # fmt: skip
+    defaults = {class_.name: {**{name: str(class_.defaults.get(name, "")) for name in class_.parameters},
+                           **dict.fromkeys(class_.flags, "False")} for class_ in instances.classes}  # fmt: skip
     blocks: list[str] = []
     methods = _methods(scopes, instances)
     functions_texts: dict[str, str] = {}
     for class_ in instances.classes:
-        class_text = _with_functions(class_, _class_text(class_, package, instances.trained, methods), functions_texts)
+        class_text = _class_text(class_, package, instances.trained, methods)
+        class_text = with_comprehensions(_with_functions(class_, class_text, functions_texts), defaults)
         if "" in class_.paths and not _builds_with_floats(class_, class_text, inputs):
             class_text += f"\n\n    def build_from_config(self, config):\n        self({_zeros(inputs)})"
         blocks += [functions_texts[name] for name in functions_texts if functions_texts[name] not in blocks]
