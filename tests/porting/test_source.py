@@ -417,6 +417,39 @@ def test_numbers_in_lists_and_widths_of_padding_are_expressions_of_arguments() -
         assert line in port.source, (line, port.source)
 
 
+class Frozen(nn.Module):
+    """Trains a head on features of another network, and computes a scale of its own weight without gradients."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.backbone = nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.Linear(8, 8))
+        self.place, self.gate, self.head = nn.Embedding(4, 8), nn.Linear(6, 8), nn.Linear(8, 3)
+
+    @torch.no_grad()
+    def features(self, x: torch.Tensor) -> torch.Tensor:
+        places = torch.arange(x.shape[1], device=x.device)[None]
+        with torch.enable_grad():
+            trained = self.place(places).tanh()
+        return self.backbone(x) * 2 + trained
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.set_grad_enabled(False):
+            scale = self.gate.weight.abs().mean()
+            decay = 0.5 ** torch.arange(x.shape[1], dtype=x.dtype)
+        features = self.features(x)
+        return self.head(features * self.gate(x / scale) * decay[:, None] + features)
+
+
+def test_what_the_code_computes_without_gradients_has_none() -> None:
+    port = write_port(f"{__name__}:Frozen", ["x: b t=3..4 6"])
+    prove_port(port)
+    assert port.proved, port.failure
+    assert port.trains
+    assert "x / ops.stop_gradient(scale)" in port.source
+    # Once for the features, which two steps read, and not for numbers that have no gradient.
+    assert port.source.count("ops.stop_gradient(") == 2
+
+
 def test_loops_and_functions_that_are_called_twice_stay_what_they_are() -> None:
     port = write_port(f"{__name__}:Repeating", ["x: b t=4..7 8"])
     prove_port(port)

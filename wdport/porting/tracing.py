@@ -9,11 +9,12 @@ from __future__ import annotations
 import builtins
 import sys
 from collections.abc import Callable, Iterator, Mapping, MutableMapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import count
 from types import FrameType, MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal
+from unittest.mock import patch
 
 import torch
 from torch.overrides import resolve_name
@@ -40,6 +41,7 @@ from wdport.porting.graph import (
     TracedTensor,
     ValueRead,
     expressions_in,
+    mapped,
     size_root,
     traced_tensors,
 )
@@ -238,6 +240,10 @@ class _Tracer:
         self._open: list[Node] = []
         self._frames: list[tuple[FrameType, FunctionCall]] = []
         self._function_calls = 0
+        self._gradients = [True]
+        self._with_gradients: set[TensorSource] = set()
+        self._without_gradients: set[TensorSource] = set()
+        self._detached: dict[TensorSource, TracedTensor] = {}
         self._is_layer, self._keep, self._names, self._within = is_layer, keep, names, False
         first: dict[int, str] = {}
         self._modules = {path: _facts(path, part, first.setdefault(id(part), path))
@@ -281,13 +287,15 @@ class _Tracer:
     ) -> object:  # fmt: skip
         path = recorder.layer_of(name)
         arguments_by_name = self._plain(_named(part, *arguments))
-        node = self._begin(Node(-1, name, kwargs=arguments_by_name, module=self._modules[path], place=_place(),
-                                functions=functions))  # fmt: skip
         # The steps of hooks stand outside of a layer, and for the model itself there is no outside.
         is_layer = self._is_layer(part) and (bool(path) or not recorder.has_hooks(part))
-        node.is_layer = is_layer or self._modules[path].torch == STOCHASTIC_DEPTH
-        if isinstance(part, torch.jit.ScriptModule):
-            node.is_layer = True
+        is_script = isinstance(part, torch.jit.ScriptModule)
+        is_layer = is_layer or is_script or self._modules[path].torch == STOCHASTIC_DEPTH
+        if is_layer:
+            arguments_by_name = self._detaching(arguments_by_name, functions)
+        node = self._begin(Node(-1, name, kwargs=arguments_by_name, module=self._modules[path], is_layer=is_layer,
+                                place=_place(), functions=functions))  # fmt: skip
+        if is_script:
             node.around.append("is compiled by TorchScript: its steps are not visible")
         if node.is_layer:
             self._within = True
@@ -295,7 +303,8 @@ class _Tracer:
             self._open.append(node)
         versions = _versions(arguments) if node.is_layer else []
         try:
-            output = compute(*arguments)
+            with self._modes() if node.serial == 0 else nullcontext():
+                output = compute(*arguments)
         except BaseException:
             self._within = False
             raise
@@ -308,6 +317,7 @@ class _Tracer:
             if not getattr(part, "inplace", False):
                 output = _apart(output, (*arguments[0], *arguments[1].values()))
             self._end(node, output)
+            self._note_gradients(node, any(True for _ in part.parameters()))
             self._outdate(node, versions, recorder.tensors_of(output))
             self._within = False
         else:
@@ -381,8 +391,10 @@ class _Tracer:
         base = tensors[0]._base if in_place else None
         before = None if base is None else self._traced_tensor(base)
         functions = self._functions(sys._getframe())
-        node = self._begin(Node(-1, name, *recorded, place=_place(), functions=functions))
+        positional, named = recorded if in_place else self._detaching(recorded, functions)
+        node = self._begin(Node(-1, name, positional, named, place=_place(), functions=functions))
         self._end(node, output)
+        self._note_gradients(node)
         # Padding and slices whose widths are computed from sizes do something for other sizes.
         sized = short in ("pad", "__getitem__") and any(True for _ in expressions_in(recorded))
         if (
@@ -399,6 +411,66 @@ class _Tracer:
         self._outdate(node, versions, [*tensors, base])
         if self._keep is not None:
             self._keep(node, tensors)
+
+    @contextmanager
+    def _modes(self) -> Iterator[None]:
+        """Inside, ``torch.no_grad`` and its like in the model's code tell whether gradients are computed; the trace
+        itself computes none."""
+        of_contexts: Mapping[type, Callable[[Any], bool]] = {
+            torch.no_grad: lambda _: False, torch.enable_grad: lambda _: True,
+            torch.inference_mode: lambda context: not context.mode,
+            torch.set_grad_enabled: lambda context: context.mode,
+        }  # fmt: skip
+
+        def patched(kind: Any, wants: Callable[[Any], bool]) -> tuple[Any, Any]:
+            enter, leave = kind.__enter__, kind.__exit__
+
+            def enters(context: Any) -> None:
+                self._gradients.append(wants(context))
+                enter(context)
+
+            def leaves(context: Any, *error: Any) -> None:
+                self._gradients.pop()
+                leave(context, *error)
+
+            return patch.object(kind, "__enter__", enters), patch.object(kind, "__exit__", leaves)
+
+        with ExitStack() as stack:
+            for kind, wants in of_contexts.items():
+                for change in patched(kind, wants):
+                    stack.enter_context(change)
+            yield
+
+    def _note_gradients(self, node: Node, has_parameters: bool = False) -> None:
+        """Note whether gradients flow to what a node returned, or would if the code did not keep them from it."""
+        flowing = has_parameters or any(self._has_gradient(tensor) for tensor in node.inputs)
+        sources = [tensor.source for tensor in node.outputs if tensor.kind == "float"] if flowing else []
+        if not node.detaches:
+            self._with_gradients.update(sources)
+            self._without_gradients.update(sources if not self._gradients[-1] else ())
+
+    def _has_gradient(self, tensor: TracedTensor) -> bool:
+        kind = tensor.source.kind
+        if kind == "node":
+            return tensor.source in self._with_gradients
+        return kind == "parameter" or (kind == "input" and tensor.kind == "float")
+
+    def _detaching(self, arguments: Any, functions: tuple[FunctionCall, ...]) -> Any:
+        """Arguments of a call; those that the code computed without gradients, of a call with them, are detached."""
+        if not (self._gradients[-1] and self._without_gradients):
+            return arguments
+
+        def detached(value: object) -> object:
+            if not isinstance(value, TracedTensor) or value.source not in self._without_gradients:
+                return value
+            if value.source not in self._detached:
+                node = self._begin(Node(-1, "torch.Tensor.detach", (value,), place=_place(), functions=functions))
+                node.outputs = (replace(value, source=TensorSource("node", "", node.serial, 0)),)
+                node.same = value.source
+                self._detached[value.source] = node.outputs[0]
+            return self._detached[value.source]
+
+        return mapped(arguments, detached)
 
     def _functions(self, frame: FrameType | None) -> tuple[FunctionCall, ...]:
         """The calls of the author's functions from ``forward`` of the module that runs to a frame."""
