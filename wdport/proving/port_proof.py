@@ -18,6 +18,11 @@ if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
 
 
+def _labelled(say: Say | None, weights: str) -> Say | None:
+    """Progress with the weights that are compared in front of it."""
+    return None if say is None else lambda step: say(f"{weights}: {step}")
+
+
 def prove_port(port: WrittenPort, checkpoint: str | None = None, say: Say | None = None) -> None:
     """Prove a port: with random weights, then with those of a checkpoint. Its module is written to a temporary folder,
     and imported from there."""
@@ -37,9 +42,9 @@ def prove_port(port: WrittenPort, checkpoint: str | None = None, say: Say | None
         sys.modules.pop(name, None)
         importlib.invalidate_caches()
         try:
-            prove(suggestion, say=say, verify=trained)
+            prove(suggestion, say=_labelled(say, "random weights") if checkpoint else say, verify=trained)
             if checkpoint and suggestion.proved:
-                prove(suggestion, checkpoint, say, trained)
+                prove(suggestion, checkpoint, _labelled(say, Path(checkpoint).name), trained)
         finally:
             sys.path.remove(str(folder))
             sys.modules.pop(name, None)  # the file that is imported next is the user's
