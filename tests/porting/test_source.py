@@ -417,6 +417,33 @@ def test_numbers_in_lists_and_widths_of_padding_are_expressions_of_arguments() -
         assert line in port.source, (line, port.source)
 
 
+class Taking(nn.Module):
+    """Takes the last of a list of widths, which its caller shares."""
+
+    def __init__(self, inner: int, widths: list[int]) -> None:
+        super().__init__()
+        self.linear = nn.Linear(inner, widths.pop())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.linear(x)
+
+
+class Taken(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        widths = [3, 4, 5]
+        self.first, self.second = Taking(6, widths), Taking(5, widths)
+        self.last = nn.Linear(4, widths[-1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.last(self.second(self.first(x)))
+
+
+def test_a_list_that_a_constructor_changes_is_the_callers() -> None:
+    source = source_of("Taken", "x: b 6")
+    assert "self.last = layers.Dense(3)" in source
+
+
 class Frozen(nn.Module):
     """Trains a head on features of another network, and computes a scale of its own weight without gradients."""
 

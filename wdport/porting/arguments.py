@@ -60,7 +60,8 @@ class ConstructorCall:
 
     def remembered(self, name: str, value: Any) -> Any:
         """A number, or a tuple or list of numbers, that remembers that it is this argument."""
-        if type(value) in (tuple, list):
+        is_numbers = type(value) is list and all(isinstance(item, (int, float)) for item in value)
+        if type(value) is tuple or (is_numbers and value):
             return type(value)(_number(item, self, ArgumentExpression("index", (index,), name))
                          for index, item in enumerate(value))  # fmt: skip
         return _number(value, self, ArgumentExpression("argument", name=name))

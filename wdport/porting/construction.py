@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from wdport.porting.arguments import REMEMBERING, ArgumentNumber, ConstructorCall, remembering
+from wdport.porting.arguments import REMEMBERING, ArgumentNumber, ConstructorCall, plain_number, remembering
 from wdport.porting.outline.steps import is_layer
 
 Modules = Mapping[int, tuple[torch.nn.Module, ConstructorCall]]
@@ -28,9 +28,15 @@ def constructors() -> Iterator[Modules]:
     modules: dict[int, tuple[torch.nn.Module, ConstructorCall]] = {}
     configurations: dict[int, tuple[object, ConstructorCall]] = {}
     namespaces: list[dict[str, Any]] = []
+    copies: dict[FrameType, list[tuple[list[Any], list[Any], list[Any]]]] = {}
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
+        if event == "return" and frame in copies:
+            # A list that the constructor changed is that of its caller.
+            for original, copied, before in copies.pop(frame):
+                if copied != before:
+                    original[:] = map(plain_number, copied)
         if event != "call" or code.co_name != "__init__" or not code.co_argcount:
             return
         values = frame.f_locals
@@ -39,14 +45,19 @@ def constructors() -> Iterator[Modules]:
         if not isinstance(part, torch.nn.Module) or id(part) in modules:
             return
         names = [name for name in code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount] if name in values]
-        constructor = ConstructorCall({name: values[name] for name in names}, _defaults(type(part)))
+        # Lists as they are now: the constructor may change them.
+        arguments = {name: [*values[name]] if type(values[name]) is list else values[name] for name in names}
+        constructor = ConstructorCall(arguments, _defaults(type(part)))
         modules[id(part)] = part, constructor
         if not is_layer(type(part)):
             if not REMEMBERING.keys() & frame.f_globals.keys():
                 frame.f_globals.update(REMEMBERING)
                 namespaces.append(frame.f_globals)
+            remembered = {name: constructor.remembered(name, values[name]) for name in names}
+            copies[frame] = [(values[name], value, [*value]) for name, value in remembered.items()
+                             if isinstance(value, list) and value is not values[name]]  # fmt: skip
             # Python writes what a profiling function changes among the locals back to the frame.
-            values.update({name: constructor.remembered(name, values[name]) for name in names})
+            values.update(remembered)
             for name in names:
                 if (attributes := _attributes(values[name])) is not None:
                     _, configuration = configurations.setdefault(id(values[name]), (values[name], ConstructorCall()))
