@@ -417,31 +417,69 @@ def test_numbers_in_lists_and_widths_of_padding_are_expressions_of_arguments() -
         assert line in port.source, (line, port.source)
 
 
-class Taking(nn.Module):
-    """Takes the last of a list of widths, which its caller shares."""
+class Shared(nn.Module):
+    """Rolls by numbers of a list that all blocks share and each one lengthens."""
 
-    def __init__(self, inner: int, widths: list[int]) -> None:
+    def __init__(self, width: int, shifts: list[int]) -> None:
         super().__init__()
-        self.linear = nn.Linear(inner, widths.pop())
+        shifts.append(len(shifts))
+        self.shifts, self.linear = shifts, nn.Linear(width, width)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.linear(x)
+        return self.linear(torch.roll(x, sum(self.shifts), -1)) + x
 
 
-class Taken(nn.Module):
+class Sizes:
+    def __init__(self) -> None:
+        self.kernels = (3, 1)
+
+
+class Causal(nn.Module):
+    def __init__(self, sizes: Sizes, kernel: int, step: int, act: str, scale: float = 1.0) -> None:
+        super().__init__()
+        self.pad, self.act, self.scale = kernel - step, act, scale
+        self.conv = nn.Conv1d(6, 6, kernel, step, dilation=sizes.kernels[1])
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return getattr(torch, self.act)(self.conv(F.pad(x, (self.pad, 0)))) * self.scale
+
+
+class Around(nn.Module):
+    def __init__(self, inner: nn.Module) -> None:
+        super().__init__()
+        self.inner = inner
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.inner(x) * 2
+
+
+class Stated(nn.Module):
+    """What one instance does without, another does: widths and factors of its arguments."""
+
     def __init__(self) -> None:
         super().__init__()
-        widths = [3, 4, 5]
-        self.first, self.second = Taking(6, widths), Taking(5, widths)
-        self.last = nn.Linear(4, widths[-1])
+        shifts, sizes = [1, 2], Sizes()
+        self.blocks = nn.ModuleList(Shared(8, shifts) for _ in range(3))
+        self.first, self.second = Causal(sizes, 3, 3, "relu"), Around(Causal(sizes, 3, 1, "tanh", 0.5))
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        return self.last(self.second(self.first(x)))
+        for block in self.blocks:
+            x = block(x)
+        return self.second(self.first(x))
 
 
-def test_a_list_that_a_constructor_changes_is_the_callers() -> None:
-    source = source_of("Taken", "x: b 6")
-    assert "self.last = layers.Dense(3)" in source
+def test_arguments_with_which_an_instance_does_nothing_and_lists_that_are_shared() -> None:
+    port = write_port(f"{__name__}:Stated", ["x: b 6 8"])
+    prove_port(port)
+    assert port.proved, port.failure
+    for line in (
+        "kernels[1]",
+        "* self.scale",
+        "(self.pad, 0)",
+        'if act not in ("relu", "tanh"):',
+        'raise ValueError("act must be one of those of the PyTorch model")',
+    ):
+        assert line in port.source, (line, port.source)
 
 
 class Frozen(nn.Module):

@@ -59,12 +59,21 @@ class ConstructorCall:
                 if isinstance(value, int) and not isinstance(value, bool) and value == number}  # fmt: skip
 
     def remembered(self, name: str, value: Any) -> Any:
-        """A number, or a tuple or list of numbers, that remembers that it is this argument."""
-        is_numbers = type(value) is list and all(isinstance(item, (int, float)) for item in value)
-        if type(value) is tuple or (is_numbers and value):
-            return type(value)(_number(item, self, ArgumentExpression("index", (index,), name))
+        """A number, or a tuple of numbers, that remembers that it is this argument; the numbers of a list, which others
+        may hold and change, are replaced in it."""
+        if type(value) is list:
+            if all(isinstance(item, (int, float)) for item in value):
+                value[:] = self.remembered(name, tuple(value))
+            return value
+        if type(value) is tuple:
+            return tuple(_number(item, self, ArgumentExpression("index", (index,), name))
                          for index, item in enumerate(value))  # fmt: skip
         return _number(value, self, ArgumentExpression("argument", name=name))
+
+    def made(self, value: Any) -> bool:
+        """Whether a number, or the numbers of a tuple or list, remember an argument of this call."""
+        first = value[0] if isinstance(value, (tuple, list)) and value else value
+        return getattr(first, "owner", None) is self
 
 
 @dataclass(frozen=True)
@@ -258,6 +267,19 @@ def _number(value: Any, owner: ConstructorCall, expression: ArgumentExpression) 
 def is_argument(value: Any) -> bool:
     """Whether a number remembers arguments, or a tuple or list is one."""
     return isinstance(value, ArgumentNumber) or bool(_tuple_name(value))
+
+
+def is_element(value: Any) -> bool:
+    """Whether a number, or the first of several, is an element of an argument."""
+    first = value[0] if isinstance(value, tuple) and value else value
+    return isinstance(first, ArgumentNumber) and first.expression_of_arguments.operator == "index"
+
+
+def has_argument(value: Any) -> bool:
+    """Whether a number in nested tuples and mappings remembers arguments."""
+    if isinstance(value, Mapping):
+        return any(map(has_argument, value.values()))
+    return any(map(has_argument, value)) if isinstance(value, tuple) else isinstance(value, ArgumentNumber)
 
 
 def _tuple_name(value: Any) -> str:

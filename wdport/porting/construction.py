@@ -28,15 +28,12 @@ def constructors() -> Iterator[Modules]:
     modules: dict[int, tuple[torch.nn.Module, ConstructorCall]] = {}
     configurations: dict[int, tuple[object, ConstructorCall]] = {}
     namespaces: list[dict[str, Any]] = []
-    copies: dict[FrameType, list[tuple[list[Any], list[Any], list[Any]]]] = {}
+    for remembered in _lists:
+        remembered[:] = map(plain_number, remembered)
+    _lists.clear()
 
     def note(frame: FrameType, event: str, _: object) -> None:
         code = frame.f_code
-        if event == "return" and frame in copies:
-            # A list that the constructor changed is that of its caller.
-            for original, copied, before in copies.pop(frame):
-                if copied != before:
-                    original[:] = map(plain_number, copied)
         if event != "call" or code.co_name != "__init__" or not code.co_argcount:
             return
         values = frame.f_locals
@@ -46,24 +43,23 @@ def constructors() -> Iterator[Modules]:
             return
         names = [name for name in code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount] if name in values]
         # Lists as they are now: the constructor may change them.
-        arguments = {name: [*values[name]] if type(values[name]) is list else values[name] for name in names}
+        arguments = {name: _now(values[name]) for name in names}
         constructor = ConstructorCall(arguments, _defaults(type(part)))
         modules[id(part)] = part, constructor
         if not is_layer(type(part)):
             if not REMEMBERING.keys() & frame.f_globals.keys():
                 frame.f_globals.update(REMEMBERING)
                 namespaces.append(frame.f_globals)
-            remembered = {name: constructor.remembered(name, values[name]) for name in names}
-            copies[frame] = [(values[name], value, [*value]) for name, value in remembered.items()
-                             if isinstance(value, list) and value is not values[name]]  # fmt: skip
             # Python writes what a profiling function changes among the locals back to the frame.
-            values.update(remembered)
+            values.update({name: constructor.remembered(name, values[name]) for name in names})
+            _lists.extend(values[name] for name in names if type(values[name]) is list)
             for name in names:
                 if (attributes := _attributes(values[name])) is not None:
                     _, configuration = configurations.setdefault(id(values[name]), (values[name], ConstructorCall()))
                     _remember(configuration, attributes)
                     constructor.configure(
-                        configuration, {key: attributes[key] for key in configuration.arguments if key in attributes}
+                        configuration,
+                        {key: _now(attributes[key]) for key in configuration.arguments if key in attributes},
                     )
 
     before = sys.getprofile()
@@ -78,6 +74,15 @@ def constructors() -> Iterator[Modules]:
                 del namespace[name]
 
 
+_lists: list[list[Any]] = []
+"""The lists of the model that was built last, whose numbers remember."""
+
+
+def _now(value: Any) -> Any:
+    """A list as it is now: a constructor may change it."""
+    return [*value] if type(value) is list else value
+
+
 def _attributes(value: Any) -> dict[str, Any] | None:
     """The attributes of a configuration: a dictionary, or an object that is not called."""
     if type(value) is dict:
@@ -90,10 +95,11 @@ def _attributes(value: Any) -> dict[str, Any] | None:
 def _remember(configuration: ConstructorCall, attributes: dict[str, Any]) -> None:
     """Let the numbers of a configuration remember which they are."""
     for name, value in attributes.items():
-        remembered = configuration.remembered(name, value)
         # A number that was set later is another argument.
-        if remembered is not value and getattr(value, "owner", None) is not configuration:
-            configuration.arguments[name], attributes[name] = value, remembered
+        if not configuration.made(value):
+            before, remembered = _now(value), configuration.remembered(name, value)
+            if remembered is not value or configuration.made(value):
+                configuration.arguments[name], attributes[name] = before, remembered
 
 
 def _defaults(kind: type) -> dict[str, Any]:
@@ -101,7 +107,7 @@ def _defaults(kind: type) -> dict[str, Any]:
         parameters = inspect.signature(kind.__init__).parameters.values()  # type: ignore[misc]
     except (TypeError, ValueError):
         return {}
-    return {parameter.name: parameter.default for parameter in parameters if parameter.default is not parameter.empty}
+    return {one.name: _now(one.default) for one in parameters if one.default is not one.empty}
 
 
 def constructors_by_path(module: torch.nn.Module, modules: Modules) -> dict[str, ConstructorCall]:

@@ -22,7 +22,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from wdport import recorder
 from wdport.base.errors import MisfitError
-from wdport.porting.arguments import remembering
+from wdport.porting.arguments import has_argument, remembering
 from wdport.porting.functions import is_custom, is_identity
 from wdport.porting.graph import (
     STOCHASTIC_DEPTH,
@@ -217,6 +217,12 @@ _SHAPE_ALONE = frozenset((
 ))  # fmt: skip
 """Functions that do not read values of a tensor."""
 
+_WITH_NUMBERS = frozenset((
+    "pad", "__getitem__", "roll", "add", "__add__", "__radd__", "sub", "__sub__", "mul", "__mul__", "__rmul__", "div",
+    "__truediv__", "pow", "__pow__",
+))  # fmt: skip
+"""Functions that change nothing with some numbers, such as 1 or 0."""
+
 _READS = frozenset((
     "__bool__", "__int__", "__float__", "__index__", "item", "tolist", "numpy", "__contains__", "equal", "allclose",
 ))  # fmt: skip
@@ -395,8 +401,10 @@ class _Tracer:
         node = self._begin(Node(-1, name, positional, named, place=_place(), functions=functions))
         self._end(node, output)
         self._note_gradients(node)
-        # Padding and slices whose widths are computed from sizes do something for other sizes.
-        sized = short in ("pad", "__getitem__") and any(True for _ in expressions_in(recorded))
+        # What is computed from sizes or from arguments of a constructor does something for others.
+        sized = (short in ("pad", "__getitem__") and any(True for _ in expressions_in(recorded))) or (
+            short in _WITH_NUMBERS and has_argument(recorded)
+        )
         if (
             len(tensors) == 1
             and not sized

@@ -219,6 +219,18 @@ class Class:
         # Where instances have tuples of several lengths, or none, nothing is required.
         return {name: length for name, (length, *others) in columns.items() if length is not None and not others}
 
+    @property
+    def decided(self) -> dict[str, tuple[Any, ...]]:
+        """The arguments of which the class knows only that they have some of these values: nothing else is computed
+        from them."""
+        computed = {name for expression in (*self.expressions.values(), *self.attributes.values())
+                    for name in argument_names(expression)}  # fmt: skip
+        names = [self.names.get(switch.name, switch.name) for switch in self.switches if switch.value is not None]
+        columns = {name: [plain_number(one.value) for one in self.parameters[name].values()]
+                   for name in dict.fromkeys(names) if name in self.parameters and name not in computed}  # fmt: skip
+        return {name: tuple({literal(value): value for value in values}.values()) for name, values in columns.items()
+                if not all(isinstance(value, bool) for value in values)}  # fmt: skip
+
     def condition(self, paths: frozenset[str], prefix: str = "self.") -> str:
         """The condition under which an instance is one of these."""
         if prefix and (name := self.deciding_input(paths)):
@@ -428,7 +440,7 @@ _COUNT = re.compile(r"(num|n)_(?!head)|depth")
 """Arguments that may be the length of a list, even where something else is computed from them."""
 
 
-IMPORTED = ("i", "keras", "layers", "math", "ops", "training")
+IMPORTED = ("i", "keras", "kwargs", "layers", "math", "ops", "training")
 """Names that the source uses itself."""
 
 MOST_CHARACTERS = 78

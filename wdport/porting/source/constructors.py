@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wdport.mapping.kinds.kind import KerasCall
+from wdport.porting.arguments import is_element
 from wdport.porting.outline.counterparts import defaults
 from wdport.porting.settings import equal
 from wdport.porting.source.body import Body
@@ -21,9 +22,10 @@ _SPATIAL = ("kernel_size", "strides", "dilation_rate", "pool_size", "padding", "
 
 
 def shown_arguments(layer: KerasCall, declared: Mapping[str, object]) -> list[str]:
-    """The arguments of a layer that do not have Keras's defaults."""
-    return [key for key, default in declared.items()
-            if key in layer.arguments and (default is _EMPTY or not equal(layer.arguments[key], default))]  # fmt: skip
+    """The arguments of a layer that do not have Keras's defaults, and those that are one of several numbers."""
+    values = layer.arguments
+    return [key for key, default in declared.items() if key in values and (
+            default is _EMPTY or not equal(values[key], default) or is_element(values[key]))]  # fmt: skip
 
 
 def layer_code(layer: KerasCall, more: Sequence[tuple[str, Code]] = ()) -> Code:

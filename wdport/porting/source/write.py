@@ -21,7 +21,7 @@ from wdport.porting.lowering.holes import line_of
 from wdport.porting.lowering.keras_graph import Hole, KerasGraph, Placed, rows_besides
 from wdport.porting.lowering.lower import GraphLowering
 from wdport.porting.source.classes import Class
-from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code
+from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code, literal
 from wdport.porting.source.comprehensions import with_comprehensions
 from wdport.porting.source.frozen import freeze
 from wdport.porting.source.instances import Instances, NotOneMethodError
@@ -205,6 +205,10 @@ def _class_text(class_: Class, package: str, trained: Collection[str], methods: 
     for name, length in class_.lengths.items():
         lines += [f"        if len({name}) != {length}:",
                   f'            raise ValueError("{name} must have {length} elements")']  # fmt: skip
+    for name, values in class_.decided.items():
+        read = f"tuple({name})" if any(isinstance(value, tuple) for value in values) else name
+        lines += [f"        if {read} not in {literal(values)}:",
+                  f'            raise ValueError("{name} must be one of those of the PyTorch model")']  # fmt: skip
     # Keras builds a layer when it is called with a tensor.
     init += [] if inputs or is_model else ["        self.built = True"]
     lines += [*init, ""] if names or init else []
