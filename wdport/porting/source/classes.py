@@ -512,7 +512,7 @@ def _switch(class_: Class, paths: frozenset[str], facts: Facts) -> Switch | None
         if (attribute := _optional_attribute(class_, chosen)) is not None:
             return Switch(chosen, attribute)
     shared = [name for name in facts.get(min(paths), {}) if all(name in facts.get(path, {}) for path in class_.paths)]
-    shared.sort(key=lambda name: not isinstance(facts[min(paths)][name], bool))
+    shared.sort(key=lambda name: [isinstance(facts[min(paths)][name], kind) for kind in (bool, str)], reverse=True)
     for name in shared:
         for chosen, rest in ((paths, others), (others, paths)):
             values = [facts[path][name] for path in chosen]
