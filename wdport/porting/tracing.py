@@ -246,6 +246,7 @@ class _Tracer:
         self._open: list[Node] = []
         self._frames: list[tuple[FrameType, FunctionCall]] = []
         self._function_calls = 0
+        self._neutral: list[Node] = []
         self._gradients = [True]
         self._with_gradients: set[TensorSource] = set()
         self._without_gradients: set[TensorSource] = set()
@@ -272,6 +273,10 @@ class _Tracer:
 
     def graph(self) -> Graph:
         self._frames = []
+        # What does nothing with the arguments of one instance, and something with those of another.
+        changing = {node.place for node in self._nodes if node.same is None and node.place is not None}
+        for node in self._neutral:
+            node.same = None if node.place in changing else node.same
         return Graph(
             self._nodes[0], self._nodes, tuple(self._reads), self._modules, self._tensors, self._constants,
             tuple(self._guards), tuple(self._value_reads), self._returned,
@@ -401,10 +406,8 @@ class _Tracer:
         node = self._begin(Node(-1, name, positional, named, place=_place(), functions=functions))
         self._end(node, output)
         self._note_gradients(node)
-        # What is computed from sizes or from arguments of a constructor does something for others.
-        sized = (short in ("pad", "__getitem__") and any(True for _ in expressions_in(recorded))) or (
-            short in _WITH_NUMBERS and has_argument(recorded)
-        )
+        # Padding and slices whose widths are computed from sizes do something for other sizes.
+        sized = short in ("pad", "__getitem__") and any(True for _ in expressions_in(recorded))
         if (
             len(tensors) == 1
             and not sized
@@ -412,6 +415,8 @@ class _Tracer:
             and is_identity(short, inputs, node.outputs[0], recorded)
         ):
             node.same = inputs[0].source
+            if short in _WITH_NUMBERS and has_argument(recorded):
+                self._neutral.append(node)
         if base is not None and before is not None:
             # A function in place on a view changes the tensor that it is a view of.
             self._origins[base] = TensorSource("node", "", node.serial, len(tensors))

@@ -226,7 +226,7 @@ class Class:
         computed = {name for expression in (*self.expressions.values(), *self.attributes.values())
                     for name in argument_names(expression)}  # fmt: skip
         names = [self.names.get(switch.name, switch.name) for switch in self.switches if switch.value is not None]
-        columns = {name: [plain_number(one.value) for one in self.parameters[name].values()]
+        columns = {name: [plain_number(self.parameters[name][one.path].value) for one in self.instances]
                    for name in dict.fromkeys(names) if name in self.parameters and name not in computed}  # fmt: skip
         return {name: tuple({literal(value): value for value in values}.values()) for name, values in columns.items()
                 if not all(isinstance(value, bool) for value in values)}  # fmt: skip
