@@ -221,15 +221,15 @@ class Class:
 
     @property
     def decided(self) -> dict[str, tuple[Any, ...]]:
-        """The arguments of which the class knows only that they have some of these values: nothing else is computed
-        from them."""
+        """The texts and tuples among the arguments from which nothing is computed, but a branch is taken, with the
+        values that PyTorch's have; a number that is 0 or 1 there may be any other."""
         computed = {name for expression in (*self.expressions.values(), *self.attributes.values())
                     for name in argument_names(expression)}  # fmt: skip
         names = [self.names.get(switch.name, switch.name) for switch in self.switches if switch.value is not None]
         columns = {name: [plain_number(self.parameters[name][one.path].value) for one in self.instances]
                    for name in dict.fromkeys(names) if name in self.parameters and name not in computed}  # fmt: skip
         return {name: tuple({literal(value): value for value in values}.values()) for name, values in columns.items()
-                if not all(isinstance(value, bool) for value in values)}  # fmt: skip
+                if any(isinstance(value, (str, tuple)) for value in values)}  # fmt: skip
 
     def condition(self, paths: frozenset[str], prefix: str = "self.") -> str:
         """The condition under which an instance is one of these."""
