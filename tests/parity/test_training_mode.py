@@ -293,6 +293,44 @@ def test_a_loss_that_diverges_fails_no_correct_port(tmp_path: Path) -> None:
     assert "SGD diverged, and started again from the weights" in "\n".join(map(str, gate.findings))
 
 
+LARGE = STEEP.replace('"0"', "first").replace('"1"', "second")
+
+
+class Large(nn.Module):
+    """Drops values of tens of thousands, several times, on the way to its outputs."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.second, self.drop = nn.Linear(6, 6), nn.Linear(6, 6), nn.Dropout(0.2)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = x * 1e4
+        for _ in range(3):
+            x = x + self.drop(self.second(x + self.drop(self.first(x))))
+        return x
+
+
+def large_port(rate: float = 0.2) -> keras.Model:
+    inputs = keras.Input((6,))
+    first, second, drop = layers.Dense(6, name="first"), layers.Dense(6, name="second"), layers.Dropout(rate)
+    x = inputs * 1e4
+    for _ in range(3):
+        x = x + drop(second(x + drop(first(x))))
+    return keras.Model(inputs, x)
+
+
+def other_rate_port() -> keras.Model:
+    return large_port(0.21)
+
+
+@pytest.mark.parametrize(("target", "passes"), [("large_port", True), ("other_rate_port", False)])
+def test_dropout_of_large_values_does_not_amplify_rounding(target: str, passes: bool, tmp_path: Path) -> None:
+    (gate,) = [each for each in verified(tmp_path, f"{__name__}:{target}", True, LARGE, Large).gates
+               if each.name == "M"]  # fmt: skip
+    assert gate.passed is passes
+
+
 LARGEST = """
 format: 2
 inputs: ["x: b 40 16"]

@@ -1,8 +1,9 @@
 """Random numbers in training mode, replaced on both sides by what does not depend on the layout of a model.
 
-Dropout multiplies every value by a factor that depends on it and on the rate alone. A mask with one number per sample,
-or one for the whole batch, as in stochastic depth, needs no layout: both sides compare the rate with the same uniform
-numbers, whether a dropout with such a noise shape draws them, a Bernoulli distribution, or a uniform one, as in
+Dropout multiplies every value by a factor that depends on it and on the rate alone, and that changes slowly where the
+value is large: a network with several would amplify the rounding of large values otherwise. A mask with one number per
+sample, or one for the whole batch, as in stochastic depth, needs no layout: both sides compare the rate with the same
+uniform numbers, whether a dropout with such a noise shape draws them, a Bernoulli distribution, or a uniform one, as in
 ``floor(keep + uniform)``. All masks of a step come from the same numbers, so the order of the draws does not matter.
 Other draws remain random.
 """
@@ -136,12 +137,18 @@ def _torch_dropouts(draws: SampleDraws) -> dict[str, Callable[..., Any]]:
         # The weights of attention are what it computes of the unit vectors.
         units = torch.eye(key.shape[-2], dtype=query.dtype).expand(*key.shape[:-1], -1)
         weights = unchanged(query, key, units, attn_mask, 0.0, *rest, **named)
-        return like_torch(torch.sin)(weights, dropout_p) @ value
+        return like_torch(value_wave)(weights, dropout_p) @ value
+
+    def value_wave(input: Any) -> Any:
+        return input.asinh().sin()
+
+    def feature_wave(input: Any) -> Any:
+        return input.asinh().cos()
 
     unchanged = torch.nn.functional.scaled_dot_product_attention
-    features = {name: like_torch(torch.cos) for name in ("dropout1d", "dropout2d", "dropout3d")}
+    features = {name: like_torch(feature_wave) for name in ("dropout1d", "dropout2d", "dropout3d")}
     waves = {"alpha_dropout": torch.tanh, "feature_alpha_dropout": torch.arctan}
-    return {"dropout": like_torch(torch.sin), **features, "scaled_dot_product_attention": attention,
+    return {"dropout": like_torch(value_wave), **features, "scaled_dot_product_attention": attention,
             **{name: like_torch(wave, alpha=True) for name, wave in waves.items()}}  # fmt: skip
 
 
@@ -199,9 +206,17 @@ def _keras_draws(draws: SampleDraws) -> dict[str, Callable[..., Any]]:
     return {"dropout": dropout, "uniform": uniformly, "binomial": binomially}
 
 
+def _value_wave(inputs: Any) -> Any:
+    return jnp.sin(jnp.arcsinh(inputs))
+
+
+def _feature_wave(inputs: Any) -> Any:
+    return jnp.cos(jnp.arcsinh(inputs))
+
+
 def _like_keras(
     inputs: Any, rate: float, noise_shape: Any, seed: Any = None,
-    waves: Sequence[Callable[[Any], Any]] = (jnp.sin, jnp.cos),
+    waves: Sequence[Callable[[Any], Any]] = (_value_wave, _feature_wave),
 ) -> Any:  # fmt: skip
     # A noise shape with sizes of 1 drops whole features.
     shared = noise_shape is not None and any(size == 1 for size in noise_shape[1:])
