@@ -501,7 +501,7 @@ class Frozen(nn.Module):
         with torch.set_grad_enabled(False):
             scale = self.gate.weight.abs().mean()
             decay = 0.5 ** torch.arange(x.shape[1], dtype=x.dtype)
-        features = self.features(x)
+        features = self.features(x).contiguous().to(x.dtype)
         return self.head(features * self.gate(x / scale) * decay[:, None] + features)
 
 

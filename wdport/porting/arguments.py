@@ -72,8 +72,7 @@ class ConstructorCall:
 
     def made(self, value: Any) -> bool:
         """Whether a number, or the numbers of a tuple or list, remember an argument of this call."""
-        first = value[0] if isinstance(value, (tuple, list)) and value else value
-        return getattr(first, "owner", None) is self
+        return getattr(_first(value), "owner", None) is self
 
 
 @dataclass(frozen=True)
@@ -264,6 +263,11 @@ def _number(value: Any, owner: ConstructorCall, expression: ArgumentExpression) 
     return number
 
 
+def _first(value: Any) -> Any:
+    """The first element of a tuple or list that has one; any other value itself."""
+    return value[0] if isinstance(value, (tuple, list)) and value else value
+
+
 def is_argument(value: Any) -> bool:
     """Whether a number remembers arguments, or a tuple or list is one."""
     return isinstance(value, ArgumentNumber) or bool(_tuple_name(value))
@@ -271,15 +275,8 @@ def is_argument(value: Any) -> bool:
 
 def is_element(value: Any) -> bool:
     """Whether a number, or the first of several, is an element of an argument."""
-    first = value[0] if isinstance(value, tuple) and value else value
+    first = _first(value)
     return isinstance(first, ArgumentNumber) and first.expression_of_arguments.operator == "index"
-
-
-def has_argument(value: Any) -> bool:
-    """Whether a number in nested tuples and mappings remembers arguments."""
-    if isinstance(value, Mapping):
-        return any(map(has_argument, value.values()))
-    return any(map(has_argument, value)) if isinstance(value, tuple) else isinstance(value, ArgumentNumber)
 
 
 def _tuple_name(value: Any) -> str:

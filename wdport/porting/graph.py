@@ -453,18 +453,24 @@ def traced_tensors(value: object) -> Iterator[TracedTensor]:
             yield from traced_tensors(item)
 
 
+def leaves_in(value: object) -> Iterator[object]:
+    """What nested tuples, lists, mappings and slices consist of."""
+    if isinstance(value, Mapping):
+        value = tuple(value.values())
+    elif isinstance(value, Slice):
+        value = (value.start, value.stop, value.step)
+    if isinstance(value, (tuple, list)):
+        for item in value:
+            yield from leaves_in(item)
+    else:
+        yield value
+
+
 def expressions_in(value: object) -> Iterator[SizeExpression]:
     """How the sizes in nested tuples, mappings and slices were computed."""
-    if isinstance(value, (Size, SizeFloat)):
-        if value.expression is not None:
-            yield value.expression
-    elif isinstance(value, Mapping):
-        yield from expressions_in(tuple(value.values()))
-    elif isinstance(value, (tuple, list)):
-        for item in value:
-            yield from expressions_in(item)
-    elif isinstance(value, Slice):
-        yield from expressions_in((value.start, value.stop, value.step))
+    for leaf in leaves_in(value):
+        if isinstance(leaf, (Size, SizeFloat)) and leaf.expression is not None:
+            yield leaf.expression
 
 
 def numbers(value: object) -> list[int]:

@@ -22,7 +22,7 @@ from torch.utils.weak import WeakTensorKeyDictionary
 
 from wdport import recorder
 from wdport.base.errors import MisfitError
-from wdport.porting.arguments import has_argument, remembering
+from wdport.porting.arguments import ArgumentNumber, remembering
 from wdport.porting.functions import is_custom, is_identity
 from wdport.porting.graph import (
     STOCHASTIC_DEPTH,
@@ -41,6 +41,7 @@ from wdport.porting.graph import (
     TracedTensor,
     ValueRead,
     expressions_in,
+    leaves_in,
     mapped,
     size_root,
     traced_tensors,
@@ -414,8 +415,8 @@ class _Tracer:
             and not is_custom(name)
             and is_identity(short, inputs, node.outputs[0], recorded)
         ):
-            node.same = inputs[0].source
-            if short in _WITH_NUMBERS and has_argument(recorded):
+            node.same = node.inputs[0].source
+            if short in _WITH_NUMBERS and any(isinstance(leaf, ArgumentNumber) for leaf in leaves_in(recorded)):
                 self._neutral.append(node)
         if base is not None and before is not None:
             # A function in place on a view changes the tensor that it is a view of.
