@@ -7,6 +7,7 @@ import enum
 import functools
 import json
 import pathlib
+import pickle
 import sys
 from collections import OrderedDict, defaultdict
 from pathlib import Path
@@ -21,10 +22,12 @@ from tests.command import Cli
 from wdport.base.limits import MAX_UNREAD
 from wdport.checkpoint import open_checkpoint
 from wdport.checkpoint.faults import Fault
-from wdport.checkpoint.symbols import ALIASES, MODULES, NAMES, resolve
+from wdport.checkpoint.pickle_machine import run
+from wdport.checkpoint.symbols import ALIASES, MODULES, NAMES, refuse_hostile
 
 from .bad import read_all, refuse, refuse_bytes
 from .forge import (
+    APPEND,
     BUILD,
     DICT,
     EMPTY,
@@ -56,6 +59,20 @@ class Stage(enum.Enum):
     FIT = 1
 
 
+class NamedStage(enum.Enum):
+    """Pickled by name, as Python 3.11.2 pickles every enumeration."""
+
+    FIT = 1
+
+    def __reduce_ex__(self, protocol: object) -> tuple[object, ...]:
+        return getattr, (self.__class__, self._name_)
+
+
+class Trainer:
+    class State:
+        """Pickled at protocol 2 as ``getattr(Trainer, "State")``."""
+
+
 class Touchy:
     """Running any of its code is noticed."""
 
@@ -77,6 +94,7 @@ def lightning() -> dict[str, object]:
         "hparams_type": Options,
         "callbacks": {Stage: {"best": np.float64(0.5)}, "plain": {"path": "x"}},
         "loops": [Touchy(), {"stage": Stage.FIT, "names": {"a", "b"}, "raw": b"\x80\x81"}],
+        "named": [Trainer.State(), Trainer.State, NamedStage.FIT, NamedStage.FIT],
         "args": argparse.Namespace(depth=2),
         "scale": defaultdict(int, {1: 2}),
         "activation": functools.partial(sorted, reverse=True),
@@ -102,7 +120,8 @@ def test_a_lightning_file_with_classes(tmp_path: Path) -> None:
             f"loops.0 (class {here}.Touchy)",
         )
         places = [line.partition(" ")[0] for line in checkpoint.not_read[4:]]
-        assert places == ["loops.1.stage", "loops.1.raw", "args", "scale", "activation", "history"]
+        named = [f"named.{at}" for at in range(4)]
+        assert places == ["loops.1.stage", "loops.1.raw", *named, "args", "scale", "activation", "history"]
 
 
 def test_inspect_shows_what_was_not_read(tmp_path: Path, cli: Cli) -> None:
@@ -230,7 +249,48 @@ def test_every_name_of_an_attack_is_refused() -> None:
     """Those that the reader lists, and those of public scanners."""
     for module, attribute in GADGETS + gadgets.GADGETS:
         with pytest.raises(Fault, match="the pickle asks for "):
-            resolve(module, attribute)
+            refuse_hostile(module, attribute)
+
+
+GET, ATTRIBUTE = name("builtins", "getattr"), name("my", "Stage") + text("FIT") + b"\x86"
+FIT = GET + ATTRIBUTE + REDUCE
+
+
+@pytest.mark.parametrize(
+    "other_use",
+    {
+        "passed on": name("builtins", "map") + tuple_of(GET, LIST) + REDUCE,
+        "recalled": GET + b"q\x05" + ATTRIBUTE + REDUCE + b"0h\x05",
+        "in a list that is recalled": LIST + GET + APPEND + b"q\x050" + FIT + b"0h\x05",
+        "thrown away": GET + b"0" + NONE,
+        "a new object": GET + ATTRIBUTE + b"\x81",
+        "three arguments": GET + tuple_of(name("my", "Stage"), text("FIT"), NONE) + REDUCE,
+        "of a module": GET + tuple_of(name("my", "tools"), text("FIT")) + REDUCE,
+        "of an object": GET + tuple_of(name("my", "Stage") + EMPTY + b"\x81", text("FIT")) + REDUCE,
+        "of a storage class": GET + tuple_of(name("torch", "FloatStorage"), text("FIT")) + REDUCE,
+        "of a member": GET + tuple_of(GET + tuple_of(name("my", "Stage"), text("fit")) + REDUCE, text("x")) + REDUCE,
+        "a special name": GET + tuple_of(name("my", "Stage"), text("__globals__")) + REDUCE,
+        "a name of attacks": GET + tuple_of(name("my", "Stage"), text("system")) + REDUCE,
+        "a dotted name": GET + tuple_of(name("my", "Stage"), text("a.b")) + REDUCE,
+        "a long name": GET + tuple_of(name("my", "Stage"), text("a" * 600)) + REDUCE,
+        "a method that is called": GET + tuple_of(name("my", "Stage"), text("run")) + REDUCE + EMPTY + REDUCE,
+        "a method that makes an object": GET + tuple_of(name("my", "Stage"), text("run")) + REDUCE + EMPTY + b"\x81",
+    }.items(),
+    ids=lambda case: case[0],
+)
+def test_getattr_names_an_attribute_of_a_class_alone(other_use: tuple[str, bytes], tmp_path: Path) -> None:
+    good = tmp_path / "good.pt"
+    good.write_bytes(one(tensor(), FIT))
+    with open_checkpoint(good) as checkpoint:
+        assert checkpoint.not_read == ("extra (name my.Stage.FIT)",)
+    refuse_bytes(tmp_path, one(tensor(), other_use[1]), "only an attack needs")
+
+
+def test_a_nested_class_in_a_later_protocol() -> None:
+    tree = run(pickle.dumps([Trainer.State, Stage.FIT], 4), later=True).tree
+    assert "Trainer.State" in repr(tree)
+    with pytest.raises(Fault, match="an attribute of something else"):
+        run(pickle.dumps(Touchy.__setstate__, 4), later=True)
 
 
 @pytest.mark.parametrize(

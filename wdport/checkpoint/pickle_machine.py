@@ -21,7 +21,15 @@ from typing import Final
 from wdport.base.limits import MAX_DEPTH, MAX_OPCODES, MAX_TENSORS
 from wdport.checkpoint.faults import LOAD_AND_SAVE, NOT_WRITTEN_BY_TORCH, Fault
 from wdport.checkpoint.pickle_reader import Tape, utf8
-from wdport.checkpoint.symbols import ConstantSymbol, Constructor, resolve
+from wdport.checkpoint.symbols import (
+    GETATTR,
+    MAX_NAME_CHARS,
+    ConstantSymbol,
+    Constructor,
+    attack,
+    is_class_name,
+    resolve,
+)
 from wdport.checkpoint.tensor import StorageClass, StorageRef, Storages, TensorRef
 from wdport.checkpoint.unloaded_object import GRAPH_MODULE, Form, UnloadedObject, applied
 
@@ -74,7 +82,6 @@ def _children(node: object) -> list[object] | tuple[object, ...]:
     return node if isinstance(node, (list, tuple)) else ()
 
 
-_MAX_GLOBAL_CHARS: Final = 500
 _MAX_ATTRIBUTES: Final = 100
 _MAX_DIGITS: Final = 20
 _KEY_LIMIT: Final = 1 << 32
@@ -118,6 +125,8 @@ def run(
         if code == _STOP:
             if tape.frames or len(tape.stack) != 1:
                 raise Fault("the pickle ends with other than one object on its stack")
+            for name in +tape.uncalled:
+                raise attack(name)
             return Pickled(tape.stack[0], tape.position, storages)
         step = opcodes.get(code)
         if step is None:
@@ -138,8 +147,14 @@ def run_whole(data: bytes) -> Pickled:
 
 
 def _global(tape: Tape) -> None:
-    module, name = tape.line(_MAX_GLOBAL_CHARS), tape.line(_MAX_GLOBAL_CHARS)
-    tape.push(resolve(module, name))
+    module, name = tape.line(MAX_NAME_CHARS), tape.line(MAX_NAME_CHARS)
+    _push_symbol(tape, resolve(module, name))
+
+
+def _push_symbol(tape: Tape, symbol: object) -> None:
+    if isinstance(symbol, Constructor) and symbol in GETATTR:  # must be called: nobody else passes it on or stores it
+        tape.uncalled[symbol.name] += 1
+    tape.push(symbol)
 
 
 def _reduce(tape: Tape) -> None:
@@ -150,6 +165,8 @@ def _reduce(tape: Tape) -> None:
     # Copying a memoised list takes a few bytes of the file and any amount of work, so the items are counted.
     copied = arguments[0] if arguments and type(arguments[0]) is list else []
     tape.spend(_PAIR_WORK * len(copied))
+    if function in GETATTR:
+        tape.uncalled[function.name] -= 1
     result = function.build(arguments)
     if isinstance(result, TensorRef):
         tape.tensors += 1
@@ -168,10 +185,14 @@ def _pair(pair: object) -> tuple[object, object]:
 
 def _applied(tape: Tape, function: object, arguments: object, form: Form) -> UnloadedObject:
     if isinstance(function, Constructor):  # such as OrderedDict by NEWOBJ, which torch never writes
+        if function in GETATTR:
+            raise attack(function.name)
         module, _, name = function.name.rpartition(".")
         function = UnloadedObject(module, name, "name")
     if not isinstance(function, UnloadedObject) or type(arguments) is not tuple:
         raise Fault("the pickle calls something that cannot be called", NOT_WRITTEN_BY_TORCH)
+    if "." in function.name and not is_class_name(function.name.rpartition(".")[2]):
+        raise attack(function.full_name)
     # Its attributes are read later (modules.py), so no later opcode may change them.
     if function.full_name == GRAPH_MODULE and arguments:
         tape.frozen.add(id(arguments[0]))
@@ -189,7 +210,7 @@ def _old_object(tape: Tape) -> None:
 
 
 def _instance(tape: Tape) -> None:
-    module, name = tape.line(_MAX_GLOBAL_CHARS), tape.line(_MAX_GLOBAL_CHARS)
+    module, name = tape.line(MAX_NAME_CHARS), tape.line(MAX_NAME_CHARS)
     tape.push(_applied(tape, resolve(module, name), tuple(tape.close_frame()), "object"))
 
 
@@ -272,7 +293,7 @@ def _tuple_of(count: int) -> Callable[[Tape], None]:
 def _recall(tape: Tape, index: int) -> None:
     if index not in tape.memo:
         raise Fault(f"the pickle recalls object {index}, which it never stored")
-    tape.push(tape.memo[index])
+    _push_symbol(tape, tape.memo[index])
 
 
 def _remember(tape: Tape, index: int) -> None:
@@ -329,9 +350,9 @@ _OPCODES: Final[dict[int, Callable[[Tape], object]]] = {
 
 def _stack_global(tape: Tape) -> None:
     name, module = tape.pop(), tape.pop()
-    if not isinstance(name, str) or not isinstance(module, str) or len(module) + len(name) > _MAX_GLOBAL_CHARS:
+    if not isinstance(name, str) or not isinstance(module, str) or len(module) + len(name) > MAX_NAME_CHARS:
         raise Fault("the pickle names something by other than a short text", NOT_WRITTEN_BY_TORCH)
-    tape.push(resolve(module, name))
+    _push_symbol(tape, resolve(module, name))
 
 
 _LATER: Final[dict[int, Callable[[Tape], object]]] = {

@@ -6,6 +6,7 @@ memo. The opcodes are implemented in :mod:`wdport.checkpoint.pickle_machine`.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 
 from wdport.base.limits import MAX_DEPTH, MAX_OPCODES
@@ -22,7 +23,7 @@ class Tape:
     ``persistent`` resolves a persistent id.
     """
 
-    __slots__ = ("data", "frames", "frozen", "memo", "persistent", "position", "spent", "stack", "tensors")
+    __slots__ = ("data", "frames", "frozen", "memo", "persistent", "position", "spent", "stack", "tensors", "uncalled")
 
     def __init__(self, data: bytes, position: int, persistent: Callable[[object], object]) -> None:
         self.data = data
@@ -35,6 +36,8 @@ class Tape:
         self.frames: list[list[object]] = []
         self.memo: dict[int, object] = {}
         self.tensors = 0
+        self.uncalled: Counter[str] = Counter()
+        """How often each ``getattr`` was named, less how often it was called."""
 
     def take(self, count: int) -> bytes:
         """Return the next ``count`` bytes, after checking that they exist."""

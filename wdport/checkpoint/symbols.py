@@ -3,7 +3,9 @@
 Nothing in a file is ever imported or called, so an unknown class is no danger to this reader. The known names are those
 that weights need, and only the few functions below are ever applied: each reimplements a constructor on plain data. A
 file with a name that only an attack needs was made to harm another reader, and is refused as a whole, wherever the name
-occurs, called or not; every other name is an unloaded object.
+occurs, called or not; every other name is an unloaded object. Of ``getattr`` there is one harmless use: a pickle of
+protocol 2 names a nested class, and a member of an enumeration under some versions of Python, as an attribute of a
+class. The attribute is a name too, and nothing is looked up.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from wdport.base.limits import MAX_RANK
@@ -80,12 +83,27 @@ ALIASES: Final = _words(
 def refuse_hostile(module: str, name: str) -> None:
     """Raise :class:`Fault` for a global that weights never need."""
     if (module, name) in NAMES or name in ALIASES or _below(module, name):
-        raise Fault(f"the pickle asks for {module}.{name}, which only an attack needs", DO_NOT_LOAD)
-    # Python's unpickler follows a dotted name from attribute to attribute (protocol 4). copyreg has harmless names with
-    # two underscores (`__newobj__`).
-    if "." in name or (name.startswith("__") and name.endswith("__") and module not in ("copyreg", "copy_reg")):
+        raise attack(f"{module}.{name}")
+    # Python's unpickler follows a dotted name from attribute to attribute (protocol 4), which a class within a class
+    # needs. copyreg has harmless names with two underscores (`__newobj__`).
+    dotted = "." in name and not all(is_class_name(part) for part in name.split("."))
+    if dotted or (name.startswith("__") and name.endswith("__") and module not in ("copyreg", "copy_reg")):
         what = f"the pickle asks for {module}.{name}, an attribute of something else"
         raise Fault(what, DO_NOT_LOAD)
+
+
+def attack(name: str) -> Fault:
+    """Return the :class:`Fault` for ``name``, which a file of weights does not contain."""
+    return Fault(f"the pickle asks for {name}, which only an attack needs", DO_NOT_LOAD)
+
+
+def is_class_name(name: str) -> bool:
+    """Return whether ``name``, of one part, is written as classes are: ``CapWords``, perhaps after an underscore."""
+    return _is_attribute(name) and name.lstrip("_")[:1].isupper()
+
+
+def _is_attribute(name: str) -> bool:
+    return name.isidentifier() and not name.startswith("__") and name not in ALIASES
 
 
 def _below(module: str, name: str) -> bool:
@@ -244,6 +262,27 @@ def _is_note(state: object) -> bool:
     return all(isinstance(key, str) and key not in _OTHER_VALUES and not key.startswith("__") for key in state)
 
 
+def _attribute(getattr_: str, arguments: Arguments) -> UnloadedObject:
+    """``getattr(class, name)``: the name of a nested class or of an enumeration's member."""
+    match arguments:
+        case (UnloadedObject(form="name", reason="") as owner, str() as name) if (
+            all(is_class_name(part) for part in owner.name.split("."))
+            and _is_attribute(name)
+            and len(owner.full_name) + len(name) < MAX_NAME_CHARS
+        ):
+            return UnloadedObject(owner.module, f"{owner.name}.{name}", "name")
+    raise attack(getattr_)
+
+
+GETATTR: Final = tuple(
+    Constructor(name, partial(_attribute, name)) for name in ("builtins.getattr", "__builtin__.getattr")
+)
+"""``getattr`` as Python 3 names it, and Python 2 and pickles for both."""
+
+MAX_NAME_CHARS: Final = 500
+"""Limit on the length of a pickled global's name."""
+
+
 def _lengths(value: object) -> tuple[int, ...]:
     if type(value) is not tuple:
         raise Fault("a tensor's size or stride is not a tuple of integers")
@@ -278,4 +317,5 @@ _SYMBOLS: Final[dict[tuple[str, str], Symbol]] = {
     **{(module, name): Constructor(f"{module}.{name}", build) for module, name, build in _CONSTRUCTORS},
     **{(module, name): StorageClass(f"{module}.{name}", dtype) for module, name, dtype in _STORAGES},
     **{("torch", name): ConstantSymbol(f"torch.{name}") for name in TORCH_DTYPES},
+    **{(symbol.name.partition(".")[0], "getattr"): symbol for symbol in GETATTR},
 }
