@@ -18,7 +18,7 @@ from jax import lax
 
 from wdport.base.jax_settings import FAST_COMPILE, OPTIMIZED, SHORT_RUN, known_options
 from wdport.compare.probe import Probe
-from wdport.compare.programs import CompiledProgram, compared_numbers, sums_pairwise
+from wdport.compare.programs import CompiledProgram, compared_numbers, slow_products, sums_pairwise
 
 
 class Slow:
@@ -27,10 +27,13 @@ class Slow:
     def __init__(self, program: CompiledProgram[Any, Any]) -> None:
         self.jitted, self.steps = program._jitted, list[str]()
 
-    def lower(self, *arguments: Any) -> Slow:
-        self.steps.append("lower")
-        self.jitted.lower(*arguments)
+    def trace(self, *arguments: Any) -> Slow:
+        self.steps.append("trace")
+        self.jaxpr = self.jitted.trace(*arguments).jaxpr
         time.sleep(0.02)
+        return self
+
+    def lower(self) -> Slow:
         return self
 
     @property
@@ -51,19 +54,54 @@ def test_threads_that_ask_for_one_program_make_it_once() -> None:
     with ThreadPoolExecutor(8) as pool:
         found = [pool.submit(program if at % 2 else program.result_of, x) for at in range(8)]
         results = [each.result() for each in found]
-    assert slow.steps == ["lower", "compile"]
+    assert slow.steps == ["trace", "compile"]
     assert all(np.array_equal(result, 2 * x) for result in results[1::2])
     assert set(results[::2]) == {"shapes"}
 
 
-@pytest.mark.parametrize(("size", "options", "others"), [
-    (900, FAST_COMPILE, known_options(SHORT_RUN)), (90, FAST_COMPILE, None), (900, {}, None), (900, OPTIMIZED, None),
-])  # fmt: skip
-def test_a_program_that_computes_much_is_optimized(size: int, options: Any, others: Any) -> None:
-    """Of 2 * 900^3 operations, and not one of 2 * 90^3, nor one that has other options."""
-    program = CompiledProgram(lambda x: x @ x, options)
-    lowered = program._jitted.lower(np.ones((size, size), np.float32))
-    assert program._options_of(lowered) == others
+PRODUCTS = {
+    # Of one axis: 6 positions, 3 of the kernel, 4 channels to 5.
+    "1d": (lambda x, w: convolve(x, w), (2, 6, 4), (3, 4, 5), 2 * 6 * 5 * 3 * 4),
+    "2d": (lambda x, w: convolve(x, w), (2, 6, 6, 4), (3, 3, 4, 5), 0),
+    "2d in groups": (lambda x, w: convolve(x, w, groups=2), (2, 6, 6, 4), (3, 3, 2, 6), 2 * 36 * 6 * 9 * 2),
+    "within another program": (jax.jit(lambda x, w: convolve(x, w)), (2, 6, 4), (3, 4, 5), 2 * 6 * 5 * 3 * 4),
+    "of a slope": (jax.grad(lambda x, w: convolve(x, w, 2).sum()), (2, 6, 6, 4), (3, 3, 4, 5), 2 * 36 * 4 * 9 * 5),
+    "matrices": (lambda x, w: x @ w, (900, 900), (900, 900), 0),
+}  # fmt: skip
+
+
+def convolve(x: Any, w: Any, stride: int = 1, groups: int = 1) -> Any:
+    letters = "N" + "HW"[: x.ndim - 2] + "C", "HW"[: x.ndim - 2] + "IO"
+    return jax.lax.conv_general_dilated(
+        x, w, (stride,) * (x.ndim - 2), "SAME", dimension_numbers=(*letters, letters[0]), feature_group_count=groups
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("case", PRODUCTS)
+def test_products_of_convolutions_without_a_library(case: str) -> None:
+    function, shape, kernel, count = PRODUCTS[case]
+    for x64, expected in ((True, count), (False, 0)):
+        with jax.enable_x64(x64):
+            program = jax.make_jaxpr(function)(jnp.ones(shape, float), jnp.ones(kernel, float))
+        assert slow_products(program.jaxpr) == expected
+
+
+@pytest.mark.parametrize(
+    ("length", "options", "others"),
+    [(9, FAST_COMPILE, known_options(SHORT_RUN)), (8, FAST_COMPILE, None), (9, {}, None), (9, OPTIMIZED, None)],
+)
+def test_a_program_of_slow_convolutions_is_optimized(
+    length: int, options: Any, others: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 27 products at 9 positions, and not one of 24, nor one that has other options."""
+    monkeypatch.setattr("wdport.compare.programs.MUCH", 25.0)
+    compiled, compile_it = [], jax.stages.Lowered.compile
+    monkeypatch.setattr(jax.stages.Lowered, "compile", lambda self, given=None: (
+        compiled.append(given), compile_it(self, given))[1])  # fmt: skip
+    with jax.enable_x64(True):
+        program: CompiledProgram[Any, Any, Any] = CompiledProgram(convolve, options)
+        program(np.ones((1, length, 1)), np.ones((3, 1, 1)))
+    assert compiled[-1] == others
 
 
 def test_an_array_that_a_thread_with_x64_holds() -> None:

@@ -19,11 +19,12 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from functools import cache, partial
 from threading import RLock
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, TypeVarTuple
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, TypeVarTuple, cast
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from wdport.base.jax_settings import FAST_COMPILE, OPTIMIZED, SHORT_RUN, Option, known_options, weakly
@@ -36,10 +37,11 @@ Result = TypeVar("Result")
 Key = tuple[jax.tree_util.PyTreeDef, tuple[tuple[tuple[int, ...], str], ...]]
 """The nesting, the shapes and the dtypes of a program's arguments."""
 
-MUCH = 5e8
-"""Floating-point operations from which on a program is optimized a little: without, a CPU core computes about 2e8
-convolution products in float64 a second, and ten times as many with. A training step of a ResNet50 with four images of
-96 x 96 compiles in 6 s and runs in 50, or in 9 and 6."""
+MUCH = 2.5e8
+"""Products of float64 convolutions without a library from which on a program is optimized a little: without, a CPU core
+computes 2e7 to 2e8 of them a second, and 10 to 30 times as many with. A training step of a ResNet50 with four images of
+96 x 96 compiles in 6 s and runs in 50, or in 9 and 6. All else, also the products of matrices and other convolutions,
+is nearly as fast without, and compiles three times faster: a transformer of 63 million parameters in 3 s for 10."""
 
 # Reentrant: a thread that holds it for an eager run may trace a program inside.
 TRACING = RLock()
@@ -65,6 +67,7 @@ class CompiledProgram(Generic[*Arguments, Result]):
         self._function, self._options, self._donated = _distinct(function, self._forms), options or {}, donated
         self._jitted = self._jit()
         self._lowered: dict[Key, jax.stages.Lowered] = {}
+        self._slow: dict[Key, float] = {}
         self._results: dict[Key, list[object]] = {}
         self._compiled: dict[Key, jax.stages.Compiled] = {}
         self._settling = RLock()  # several threads may ask for one program
@@ -108,15 +111,12 @@ class CompiledProgram(Generic[*Arguments, Result]):
                 self.trace(*arguments)
                 # The lowered program holds the whole module, and is not needed again.
                 with spent_on("compiling"):
+                    # Other options for a program whose run would take longer than its compilation saves.
+                    slow = self._options == FAST_COMPILE and self._slow[key] > MUCH
+                    others: Any = known_options(SHORT_RUN) if slow else None
                     lowered = self._lowered.pop(key)
-                    self._compiled[key] = lowered.compile(self._options_of(lowered))
+                    self._compiled[key] = lowered.compile(others)
             return self._compiled[key]
-
-    def _options_of(self, lowered: jax.stages.Lowered) -> Any:
-        """Other options for a program whose run would take longer than its compilation saves."""
-        if self._options != FAST_COMPILE or ((lowered.cost_analysis() or {}).get("flops") or 0.0) < MUCH:
-            return None
-        return known_options(SHORT_RUN)
 
     def trace(self, *arguments: *Arguments) -> None:
         """Trace the Python code for arguments like these, if not done before, without compiling."""
@@ -124,7 +124,8 @@ class CompiledProgram(Generic[*Arguments, Result]):
         with self._settling:
             if key not in self._compiled and key not in self._lowered:
                 with TRACING, spent_on("tracing"):
-                    self._lowered[key] = self._jitted.lower(*arguments)
+                    traced = self._jitted.trace(*arguments)
+                    self._lowered[key], self._slow[key] = traced.lower(), slow_products(traced.jaxpr.jaxpr)
                 self._results[key] = self._lowered[key].out_info
 
     def result_of(self, *arguments: *Arguments) -> Any:
@@ -211,6 +212,24 @@ _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 def program_text(program: Jaxpr) -> str:
     """A traced program as text, without addresses, by which alone two traces of the same code differ."""
     return _ADDRESS.sub("", str(program))
+
+
+def slow_products(program: Jaxpr) -> float:
+    """The products of float64 convolutions for which XLA has no library on a CPU, also in the programs that it calls:
+    of other than two axes, of groups, and with steps of less than one, which a gradient by an image has."""
+    count = 0.0
+    for equation in program.eqns:
+        parameters = equation.params
+        if equation.primitive.name == "conv_general_dilated":
+            result, kernel = cast(ShapedArray, equation.outvars[0].aval), cast(ShapedArray, equation.invars[1].aval)
+            groups = parameters["feature_group_count"] * parameters["batch_group_count"]
+            steps = parameters["lhs_dilation"]
+            if result.dtype == np.float64 and (len(steps) != 2 or groups > 1 or any(step > 1 for step in steps)):
+                count += result.size * kernel.size / kernel.shape[parameters["dimension_numbers"].rhs_spec[0]]
+        for inner in jax.tree.leaves(list(parameters.values())):
+            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
+                count += slow_products(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner)
+    return count
 
 
 def constants(program: ClosedJaxpr) -> Iterator[Array]:
