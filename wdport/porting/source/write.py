@@ -329,8 +329,8 @@ def _inputs_text(inputs: Sequence[InputShape], symbolic: bool) -> str:
     texts = []
     for one in inputs:
         sizes = tuple(size if free is None else free for free, size in zip(one.shape, one.sizes, strict=True))
-        dtype = "" if one.dtype == "float32" else f', dtype="{one.dtype}"'
-        texts.append(f"keras.Input(batch_shape={sizes}{dtype})" if symbolic else f"ops.zeros({sizes}{dtype})")
+        dtype = "" if one.dtype == "float32" else f', "{one.dtype}"'
+        texts.append(f"{'keras.KerasTensor' if symbolic else 'ops.zeros'}({sizes}{dtype})")
     return texts[0] if len(texts) == 1 else f"({', '.join(texts)})"
 
 
