@@ -25,7 +25,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import ShapedArray
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
 from wdport.base.jax_settings import FAST_COMPILE, OPTIMIZED, SHORT_RUN, Option, known_options, weakly
 from wdport.compare.activities import spent_on
@@ -214,6 +214,13 @@ def program_text(program: Jaxpr) -> str:
     return _ADDRESS.sub("", str(program))
 
 
+def _called(equation: JaxprEqn) -> Iterator[ClosedJaxpr]:
+    """The programs that an equation calls: the bodies of loops, the branches, the functions."""
+    for inner in jax.tree.leaves(list(equation.params.values())):
+        if isinstance(inner, (ClosedJaxpr, Jaxpr)):
+            yield inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, [])
+
+
 def slow_products(program: Jaxpr) -> float:
     """The products of float64 convolutions for which XLA has no library on a CPU, also in the programs that it calls:
     of other than two axes, of groups, and with steps of less than one, which a gradient by an image has."""
@@ -226,9 +233,7 @@ def slow_products(program: Jaxpr) -> float:
             steps = parameters["lhs_dilation"]
             if result.dtype == np.float64 and (len(steps) != 2 or groups > 1 or any(step > 1 for step in steps)):
                 count += result.size * kernel.size / kernel.shape[parameters["dimension_numbers"].rhs_spec[0]]
-        for inner in jax.tree.leaves(list(parameters.values())):
-            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
-                count += slow_products(inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner)
+        count += sum(slow_products(inner.jaxpr) for inner in _called(equation))
     return count
 
 
@@ -238,9 +243,8 @@ def constants(program: ClosedJaxpr) -> Iterator[Array]:
         is_key = jnp.issubdtype(jnp.result_type(constant), jax.dtypes.prng_key)
         yield np.asarray(jax.random.key_data(constant) if is_key else constant)
     for equation in program.jaxpr.eqns:
-        for inner in jax.tree.leaves(list(equation.params.values())):
-            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
-                yield from constants(inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, []))
+        for inner in _called(equation):
+            yield from constants(inner)
 
 
 _COMPARISONS = ("eq", "ne", "lt", "le", "gt", "ge")
@@ -271,16 +275,15 @@ def compared_numbers(
             yield from (number for number in inputs if number is not None)
         if equation.primitive.name in _SAME_NUMBER and inputs[0] is not None:
             values[equation.outvars[0]] = inputs[0]
-        for inner in jax.tree.leaves(list(equation.params.values())):
-            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
-                called, constants = (inner.jaxpr, inner.consts) if isinstance(inner, ClosedJaxpr) else (inner, [])
-                # From the last on: a branch is called without the number that chooses it.
-                pairs = [*zip(reversed(called.invars), reversed(inputs), strict=False),
-                         *zip(called.constvars, map(_scalar, constants), strict=False)]  # fmt: skip
-                arguments = zip(reversed(called.invars), reversed(equation.invars), strict=False)
-                still = [name for name, atom in arguments if equation.primitive.name in _CALLS and not varies(atom)]
-                numbers = {name: number for name, number in pairs if number is not None}
-                yield from compared_numbers(called, numbers, still)
+        for inner in _called(equation):
+            called = inner.jaxpr
+            # From the last on: a branch is called without the number that chooses it.
+            pairs = [*zip(reversed(called.invars), reversed(inputs), strict=False),
+                     *zip(called.constvars, map(_scalar, inner.consts), strict=False)]  # fmt: skip
+            arguments = zip(reversed(called.invars), reversed(equation.invars), strict=False)
+            still = [name for name, atom in arguments if equation.primitive.name in _CALLS and not varies(atom)]
+            numbers = {name: number for name, number in pairs if number is not None}
+            yield from compared_numbers(called, numbers, still)
 
 
 _SAME_VALUES = (*_SAME_NUMBER, "transpose", "squeeze", "stop_gradient")
@@ -310,15 +313,13 @@ def _sum_powers(program: Jaxpr, handed: Mapping[Any, str], scope: str, scopes: d
             scopes[origin] = None
         elif origin is not None and kind in _SAME_VALUES:
             powers[equation.outvars[0]] = origin
-        for inner in jax.tree.leaves(list(equation.params.values())):
-            if isinstance(inner, (ClosedJaxpr, Jaxpr)):
-                called = inner.jaxpr if isinstance(inner, ClosedJaxpr) else inner
-                pairs = zip(reversed(called.invars), reversed(inputs), strict=False)
-                passed = {name: place for name, place in pairs if place is not None}
-                after = _sum_powers(called, passed, inside, scopes)
-                results = zip(equation.outvars, called.outvars, strict=False) if kind in _CALLS else ()
-                powers |= {name: after[atom] for name, atom in results
-                           if not isinstance(atom, Literal) and atom in after}  # fmt: skip
+        for called in (inner.jaxpr for inner in _called(equation)):
+            pairs = zip(reversed(called.invars), reversed(inputs), strict=False)
+            passed = {name: place for name, place in pairs if place is not None}
+            after = _sum_powers(called, passed, inside, scopes)
+            results = zip(equation.outvars, called.outvars, strict=False) if kind in _CALLS else ()
+            powers |= {name: after[atom] for name, atom in results
+                       if not isinstance(atom, Literal) and atom in after}  # fmt: skip
     return powers
 
 
