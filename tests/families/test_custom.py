@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from threading import Event
@@ -211,6 +213,52 @@ def test_convert_says_which_tensors_are_dropped_and_why(tmp_path: Path, cli: Cli
     out = cli("convert", checkpoint, "--mapping", table, "-o", tmp_path / "out.keras").out
     assert "dropped  bn.num_batches_tracked: counts training batches; inference does not read it\n" in out
     assert "dropped  extra.0, extra.1, extra.2 and 2 more: of the loss\n" in out
+
+
+FLAT_NET = """
+import keras
+import torch
+from keras import layers, ops
+
+def torch_model():
+    return torch.nn.Sequential(torch.nn.Conv2d(3, 5, 3), torch.nn.Flatten(), torch.nn.Linear(20, 2))
+
+def keras_model():
+    inputs = keras.Input((4, 4, 3))
+    x = layers.Flatten()(layers.Conv2D(5, 3, name="conv")(inputs))
+    return keras.Model(inputs, layers.Dense(2, name="head")(BETWEEN))
+"""
+FLAT_TABLE = """format: 2
+keras: flat_net:keras_model
+torch: flat_net:torch_model
+inputs: ["x: b 3 4 4"]
+layers:
+  - {torch: "0", keras: conv, kind: conv2d}
+  - {torch: "2", keras: head, kind: linear}
+"""
+
+
+@pytest.mark.parametrize(("between", "noted"), [
+    ("x", True), ("layers.Dropout(0.1)(layers.ReLU()(x))", True), ("ops.flip(x, -1)", False),
+])  # fmt: skip
+def test_convert_notes_a_row_that_lacks_the_order_of_flattened_axes(
+    between: str, noted: bool, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "flat_net", raising=False)
+    Path("flat_net.py").write_text(FLAT_NET.replace("BETWEEN", between))
+    torch.save(importlib.import_module("flat_net").torch_model().state_dict(), "flat.pt")
+    Path("flat.yaml").write_text(FLAT_TABLE)
+    note = (
+        "note     head: Flatten puts channels last; if PyTorch's flatten has them first, write flatten: "
+        '"c h w -> h w c", sizes: {h: 2, w: 2} in line 7 of the table\n'
+    )
+    convert = ("convert", "flat.pt", "--mapping", "flat.yaml", "-o", "flat.keras", "--force")
+    assert (note in cli(*convert).out) == noted
+    order = 'kind: linear, flatten: "c h w -> h w c", sizes: {h: 2, w: 2}'
+    Path("flat.yaml").write_text(FLAT_TABLE.replace("kind: linear", order))
+    assert "Flatten" not in cli(*convert).out
 
 
 def test_what_cannot_be_float64(lstm: tuple[Path, Path, Path], tmp_path: Path, cli: Cli, refused: Refused) -> None:

@@ -27,7 +27,7 @@ from wdport.checkpoint.model_folder import read_adjacent, read_config
 from wdport.checkpoint.regular_file import read_option
 from wdport.checkpoint.tensor import HALF_ROUNDING
 from wdport.families.registry import family_of, find_family
-from wdport.families.roles import Accompanied, ConfiguredBeside, Family, KeptByKeras
+from wdport.families.roles import Accompanied, ConfiguredBeside, Family, KeptByKeras, OwnFamily
 from wdport.mapping.axes import Shape
 from wdport.mapping.moves import digest_of
 from wdport.mapping.names import PatternIndex
@@ -242,6 +242,8 @@ def _planned_from(checkpoint: Checkpoint, settings: Settings, table: Table) -> P
     else:
         variables = family.variables(resolved.config)
     plan, constants = planned(checkpoint.path, table, family, resolved.config, shapes, variables)
+    if isinstance(family, OwnFamily):
+        notes += family.remarks()
     return Prepared(checkpoint, table, family, resolved, plan, constants, (), variables, tuple(notes))
 
 

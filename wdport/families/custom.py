@@ -22,6 +22,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 from wdport.base.errors import MisfitError, UsageError
 from wdport.families.ported import PlainFamily
 from wdport.mapping.axes import AxisError, Shape, output_rules
+from wdport.mapping.kinds import KINDS
+from wdport.mapping.kinds.kind import SPACES
 from wdport.mapping.rows import Table
 from wdport.models.interface import Array, ConfigurationSource, Document, KerasModel, Port, Resolved, Signature
 from wdport.recorder import Input, parse_inputs
@@ -149,6 +151,7 @@ class CustomFamily(PlainFamily):
         self._input_shapes: tuple[tuple[int | None, ...], ...] | None = None
         self._inspected: tuple[Document, KerasModel] | None = None
         self._open: Mapping[str, int] | None = None
+        self._flattened: Mapping[str, tuple[int | None, ...]] = {}
 
     def read_settings(self, document: Document, where: str | Path) -> dict[str, object]:
         """All values of a configuration file: the table states which of them the functions take."""
@@ -203,6 +206,21 @@ class CustomFamily(PlainFamily):
         except MisfitError:  # it may read its own values, or fail: the full build reports that
             return self.variables(config)
 
+    def remarks(self) -> list[str]:
+        remarks = []
+        for path, shape in self._flattened.items():
+            names = SPACES.get(len(shape) - 1, ())
+            sizes = dict(zip(names, shape, strict=False))
+            rows = [tap for tap in self.table.taps if tap.kind and KINDS[tap.kind].flattens and not tap.flatten
+                    and tap.keras.match(path) is not None]  # fmt: skip
+            # In one order if only one axis has several values.
+            if rows and names and shape[-1] != 1 and any(size != 1 for size in sizes.values()):
+                order = f"c {' '.join(names)} -> {' '.join(names)} c"
+                stated = ", ".join(f"{name}: {size}" for name, size in sizes.items())
+                fix = f'write flatten: "{order}", sizes: {{{stated}}} in line {rows[0].line} of the table'
+                remarks.append(f"{path}: Flatten puts channels last; if PyTorch's flatten has them first, {fix}")
+        return remarks
+
     def load_config(self, values: Document) -> CustomConfig:
         self._require_model()
         inputs, arguments = values.get("inputs", ()), values.get("arguments", {})
@@ -230,6 +248,7 @@ class CustomFamily(PlainFamily):
     def _build(self, config: CustomConfig, dtype: str) -> KerasModel:
         from wdport.families.user_functions import build_keras
         from wdport.models.keras_inputs import symbolic_inputs
+        from wdport.models.keras_runtime import flattened_shapes
 
         try:
             model = build_keras(self.model, config.arguments, dtype, self.told())
@@ -237,6 +256,7 @@ class CustomFamily(PlainFamily):
             self._require_beside(error)
             raise
         self._input_shapes = tuple(tuple(tensor.shape) for tensor in symbolic_inputs(model))
+        self._flattened = flattened_shapes(model)
         return model
 
     def _require_beside(self, error: UsageError) -> None:

@@ -209,6 +209,9 @@ class OwnFamily(Family, KeptByKeras, Protocol):
     def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
         """Take these as the shapes of the Keras model's inputs, so that ``signature`` does not build it."""
 
+    def remarks(self) -> list[str]:
+        """Rows of the table that probably state too little for the Keras model built last, one sentence each."""
+
     def arguments(self, source: ConfigurationSource, config: Document) -> dict[str, object]:
         """The arguments of the functions that build the two models; raises ``MisfitError``."""
 

@@ -130,6 +130,28 @@ def layers_by_path(model: KerasModel) -> dict[str, KerasLayer]:
     return layers
 
 
+def flattened_shapes(model: KerasModel) -> dict[str, tuple[int | None, ...]]:
+    """Return the shapes, without the batch, of what a ``Flatten`` made the input of each layer from, by path; between
+    may be layers without weights, such as ``Dropout``.
+
+    Only functional and sequential models, and those within others, state which layer follows which.
+    """
+    shapes: dict[str, tuple[int | None, ...]] = {}
+    for path, layer in layers_by_path(model).items():
+        before = layer
+        # Private: a layer's nodes, of which the public attributes show one tensor only if there is one node.
+        while nodes := before._inbound_nodes:
+            tensors = nodes[0].input_tensors
+            if len(tensors) != 1:
+                break
+            before = tensors[0]._keras_history.operation
+            if isinstance(before, keras.layers.Flatten):
+                shapes[path] = tuple(before._inbound_nodes[0].input_tensors[0].shape[1:])
+            if not isinstance(before, keras.layers.Layer) or before.weights or path in shapes:
+                break
+    return shapes
+
+
 def children(layer: KerasLayer) -> dict[str, KerasLayer]:
     """Return a layer's direct sublayers, by the names that :func:`layers_by_path` uses."""
     # Private: of Keras's layers only models have a public `layers`.

@@ -28,6 +28,7 @@ from wdport.mapping.axes import AxisError, Shape, parse_rule
 from wdport.mapping.kinds import KINDS
 from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.attention import HEADS_FIRST
+from wdport.mapping.kinds.kind import SPACES
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.rows import Table
@@ -199,9 +200,9 @@ def flattened(
     if not KINDS[kind].flattens or theirs.ndim != 2 or theirs.shape != ours.shape or np.allclose(theirs, ours):
         return None
     for shape in sizes:
-        names = {2: ("l", "c"), 3: ("h", "w", "c"), 4: ("d", "h", "w", "c")}.get(len(shape))
-        if names is None or int(np.prod(shape)) != ours.shape[-1]:
+        if len(shape) - 1 not in SPACES or int(np.prod(shape)) != ours.shape[-1]:
             continue
+        names = (*SPACES[len(shape) - 1], "c")
         axis_sizes = dict(zip(names, shape, strict=True))
         # Channels first, as PyTorch flattens an image, or last.
         if order := agreeing(theirs, ours, axis_sizes, ((names[-1], *names[:-1]), names)):
