@@ -272,7 +272,10 @@ FIT = GET + ATTRIBUTE + REDUCE
         "a special name": GET + tuple_of(name("my", "Stage"), text("__globals__")) + REDUCE,
         "a name of attacks": GET + tuple_of(name("my", "Stage"), text("system")) + REDUCE,
         "a dotted name": GET + tuple_of(name("my", "Stage"), text("a.b")) + REDUCE,
-        "a long name": GET + tuple_of(name("my", "Stage"), text("a" * 600)) + REDUCE,
+        "a long name": GET + tuple_of(name("my", "Stage"), text("A" * 600)) + REDUCE,
+        "a method that is passed on": name("builtins", "map")
+        + tuple_of(GET + tuple_of(name("my", "Stage"), text("run")) + REDUCE, LIST)
+        + REDUCE,
         "a method that is called": GET + tuple_of(name("my", "Stage"), text("run")) + REDUCE + EMPTY + REDUCE,
         "a method that makes an object": GET + tuple_of(name("my", "Stage"), text("run")) + REDUCE + EMPTY + b"\x81",
     }.items(),
@@ -284,6 +287,12 @@ def test_getattr_names_an_attribute_of_a_class_alone(other_use: tuple[str, bytes
     with open_checkpoint(good) as checkpoint:
         assert checkpoint.not_read == ("extra (name my.Stage.FIT)",)
     refuse_bytes(tmp_path, one(tensor(), other_use[1]), "only an attack needs")
+
+
+@pytest.mark.parametrize("key", [NamedStage.FIT, Trainer, 3, None, (1, 2)], ids=str)
+def test_tables_under_keys_that_are_not_text(key: object, tmp_path: Path) -> None:
+    torch.save({key: STATE, "deeper": {key: STATE}, "state_dict": STATE}, tmp_path / "keys.pt")
+    assert len(read_all(tmp_path / "keys.pt")) == len(STATE)
 
 
 def test_a_nested_class_in_a_later_protocol() -> None:

@@ -27,7 +27,6 @@ from wdport.checkpoint.symbols import (
     ConstantSymbol,
     Constructor,
     attack,
-    is_class_name,
     resolve,
 )
 from wdport.checkpoint.tensor import StorageClass, StorageRef, Storages, TensorRef
@@ -191,8 +190,6 @@ def _applied(tape: Tape, function: object, arguments: object, form: Form) -> Unl
         function = UnloadedObject(module, name, "name")
     if not isinstance(function, UnloadedObject) or type(arguments) is not tuple:
         raise Fault("the pickle calls something that cannot be called", NOT_WRITTEN_BY_TORCH)
-    if "." in function.name and not is_class_name(function.name.rpartition(".")[2]):
-        raise attack(function.full_name)
     # Its attributes are read later (modules.py), so no later opcode may change them.
     if function.full_name == GRAPH_MODULE and arguments:
         tape.frozen.add(id(arguments[0]))

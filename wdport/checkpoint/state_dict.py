@@ -330,7 +330,9 @@ def _is_average(key: str) -> bool:
 
 def _copies(tree: dict[object, object], key: str) -> list[str]:
     """Keys of other tables with the same names, such as averaged weights under a key that the program chose."""
-    tables = {name: _lookup(tree, name)[-1][1] for name in dict.fromkeys([key, *_candidates(tree)])}
+    # A key that is not text is not found by its text.
+    paths = {name: _lookup(tree, name) for name in dict.fromkeys([key, *_candidates(tree)])}
+    tables = {name: steps[-1][1] for name, steps in paths.items() if steps}
     names = {name: table.keys() for name, table in tables.items() if isinstance(table, dict)}
     return [name for name in names if name != key and names[name] == names.get(key)]
 

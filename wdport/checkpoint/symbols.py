@@ -3,13 +3,15 @@
 Nothing in a file is ever imported or called, so an unknown class is no danger to this reader. The known names are those
 that weights need, and only the few functions below are ever applied: each reimplements a constructor on plain data. A
 file with a name that only an attack needs was made to harm another reader, and is refused as a whole, wherever the name
-occurs, called or not; every other name is an unloaded object. Of ``getattr`` there is one harmless use: a pickle of
-protocol 2 names a nested class, and a member of an enumeration under some versions of Python, as an attribute of a
-class. The attribute is a name too, and nothing is looked up.
+occurs, called or not, also under the name that it had in Python 2; every other name is an unloaded object. Of
+``getattr`` there is one harmless use: a pickle of protocol 2 names a nested class, and a member of an enumeration under
+some versions of Python, as an attribute of a class. The attribute is a name too, and nothing is looked up. It must be
+written as classes and constants are: a method could be passed to a function that calls it.
 """
 
 from __future__ import annotations
 
+from _compat_pickle import IMPORT_MAPPING, NAME_MAPPING
 from collections import Counter, OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -51,8 +53,9 @@ ALLOWED: Final = frozenset(
     {("torch.serialization", "_get_layout")}
     | {("torch.jit._pickle", f"build_{kind}list") for kind in ("int", "double", "bool", "tensor")}
     | {("torch.jit._pickle", name) for name in ("build_tensor_from_id", "restore_type_tag")}
+    | {("http", "HTTPStatus"), ("http", "HTTPMethod")}
 )
-"""Names below one of them that real files contain: a sparse tensor's layout, and TorchScript's lists."""
+"""Names below one of them that real files contain: a sparse tensor's layout, TorchScript's lists, and enumerations."""
 
 _EXECUTING: Final = _words(
     "eval exec compile getattr setattr delattr open file __import__ execfile apply input breakpoint globals locals vars"
@@ -62,11 +65,12 @@ NAMES: Final = frozenset(
     {(module, name) for module in ("builtins", "__builtin__", "__builtins__") for name in _EXECUTING}
     | {(module, name) for module in ("io", "_io", "codecs") for name in ("open", "open_code", "FileIO", "file")}
     | {(module, name) for module in ("operator", "_operator") for name in ("attrgetter", "methodcaller")}
+    | {("inspect", "getattr_static")}
     | {("types", name) for name in ("FunctionType", "CodeType", "LambdaType", "ModuleType")}
     | {("copyreg", "add_extension"), ("copy_reg", "add_extension"), ("logging.config", "dictConfig")}
     | {("numpy", "load"), ("numpy", "fromfile"), ("numpy", "loadtxt"), ("pandas", "read_pickle"), ("pandas", "eval")}
     | {("profile", name) for name in ("run", "runctx", "Profile")}
-    | {("trace", "Trace"), ("platform", "popen"), ("commands", "getoutput")}
+    | {("trace", "Trace"), ("platform", "popen")}
     | {("torch", "load"), ("torch", "compile"), ("torch.storage", "_load_from_bytes")}
     | {("torch.fx.graph_module", "_forward_from_src"), ("torch.fx.graph_module", "_exec_with_source")}
     | {("torch._C", "_jit_script_compile"), ("torch._utils", "_import_dotted_name"), ("torch._ops", "load_library")}
@@ -75,18 +79,20 @@ NAMES: Final = frozenset(
 
 ALIASES: Final = _words(
     "eval exec __import__ execfile getattr system popen breakpoint __builtins__ __globals__ os sys posix subprocess"
-    " importlib runpy pickle marshal ctypes socket builtins load_library"
+    " importlib runpy pickle marshal ctypes socket builtins load_library _os _sys _shutil bltns exec_ _builtin_open"
 )
 """Names that are refused in any module: many modules import these, and so expose them as attributes."""
 
 
 def refuse_hostile(module: str, name: str) -> None:
     """Raise :class:`Fault` for a global that weights never need."""
-    if (module, name) in NAMES or name in ALIASES or _below(module, name):
-        raise attack(f"{module}.{name}")
+    # Python's unpickler maps the names of Python 2: `commands.call` is `subprocess.call`.
+    for asked in {(module, name), NAME_MAPPING.get((module, name), (IMPORT_MAPPING.get(module, module), name))}:
+        if asked in NAMES or asked[1] in ALIASES or _below(*asked):
+            raise attack(f"{module}.{name}")
     # Python's unpickler follows a dotted name from attribute to attribute (protocol 4), which a class within a class
     # needs. copyreg has harmless names with two underscores (`__newobj__`).
-    dotted = "." in name and not all(is_class_name(part) for part in name.split("."))
+    dotted = "." in name and not all(_is_class_name(part) for part in name.split("."))
     if dotted or (name.startswith("__") and name.endswith("__") and module not in ("copyreg", "copy_reg")):
         what = f"the pickle asks for {module}.{name}, an attribute of something else"
         raise Fault(what, DO_NOT_LOAD)
@@ -97,13 +103,9 @@ def attack(name: str) -> Fault:
     return Fault(f"the pickle asks for {name}, which only an attack needs", DO_NOT_LOAD)
 
 
-def is_class_name(name: str) -> bool:
-    """Return whether ``name``, of one part, is written as classes are: ``CapWords``, perhaps after an underscore."""
-    return _is_attribute(name) and name.lstrip("_")[:1].isupper()
-
-
-def _is_attribute(name: str) -> bool:
-    return name.isidentifier() and not name.startswith("__") and name not in ALIASES
+def _is_class_name(name: str) -> bool:
+    """Whether ``name``, of one part, is written as classes and constants are, perhaps after an underscore."""
+    return name.isidentifier() and not name.startswith("__") and name.lstrip("_")[:1].isupper()
 
 
 def _below(module: str, name: str) -> bool:
@@ -266,8 +268,7 @@ def _attribute(getattr_: str, arguments: Arguments) -> UnloadedObject:
     """``getattr(class, name)``: the name of a nested class or of an enumeration's member."""
     match arguments:
         case (UnloadedObject(form="name", reason="") as owner, str() as name) if (
-            all(is_class_name(part) for part in owner.name.split("."))
-            and _is_attribute(name)
+            all(_is_class_name(part) for part in (*owner.name.split("."), name))
             and len(owner.full_name) + len(name) < MAX_NAME_CHARS
         ):
             return UnloadedObject(owner.module, f"{owner.name}.{name}", "name")
