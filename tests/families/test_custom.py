@@ -240,6 +240,7 @@ layers:
 
 @pytest.mark.parametrize(("between", "noted"), [
     ("x", True), ("layers.Dropout(0.1)(layers.ReLU()(x))", True), ("ops.flip(x, -1)", False),
+    ("(lambda relu: relu(ops.flip(relu(x), -1)))(layers.ReLU())", False),
 ])  # fmt: skip
 def test_convert_notes_a_row_that_lacks_the_order_of_flattened_axes(
     between: str, noted: bool, tmp_path: Path, cli: Cli, monkeypatch: pytest.MonkeyPatch

@@ -38,10 +38,11 @@ Key = tuple[jax.tree_util.PyTreeDef, tuple[tuple[tuple[int, ...], str], ...]]
 """The nesting, the shapes and the dtypes of a program's arguments."""
 
 MUCH = 2.5e8
-"""Products of float64 convolutions without a library from which on a program is optimized a little: without, a CPU core
-computes 2e7 to 2e8 of them a second, and 10 to 30 times as many with. A training step of a ResNet50 with four images of
-96 x 96 compiles in 6 s and runs in 50, or in 9 and 6. All else, also the products of matrices and other convolutions,
-is nearly as fast without, and compiles three times faster: a transformer of 63 million parameters in 3 s for 10."""
+"""Products of float64 convolutions without a library from which on a program is optimized a little: without, two CPU
+cores compute 1.5e7 to 1e8 of them a second, and 9 to 38 times as many with. A training step of a ResNet50 with four
+images of 96 x 96 compiles in 6 s and runs in 50, or in 9 and 6. Products of matrices and other convolutions are nearly
+as fast without, elementwise functions take three times as long, and a transformer of 63 million parameters compiles in
+3 s instead of 10."""
 
 # Reentrant: a thread that holds it for an eager run may trace a program inside.
 TRACING = RLock()

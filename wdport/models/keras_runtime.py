@@ -138,15 +138,13 @@ def flattened_shapes(model: KerasModel) -> dict[str, tuple[int | None, ...]]:
     """
     shapes: dict[str, tuple[int | None, ...]] = {}
     for path, layer in layers_by_path(model).items():
-        before = layer
         # Private: a layer's nodes, of which the public attributes show one tensor only if there is one node.
-        while nodes := before._inbound_nodes:
-            tensors = nodes[0].input_tensors
-            if len(tensors) != 1:
-                break
-            before = tensors[0]._keras_history.operation
+        node = next(iter(layer._inbound_nodes), None)
+        while node is not None and len(node.input_tensors) == 1:
+            history = node.input_tensors[0]._keras_history
+            before, node = history.operation, history.operation._inbound_nodes[history.node_index]
             if isinstance(before, keras.layers.Flatten):
-                shapes[path] = tuple(before._inbound_nodes[0].input_tensors[0].shape[1:])
+                shapes[path] = tuple(node.input_tensors[0].shape[1:])
             if not isinstance(before, keras.layers.Layer) or before.weights or path in shapes:
                 break
     return shapes
