@@ -24,7 +24,7 @@ from wdport.base.errors import MachineError, UsageError
 from wdport.compare.findings import Gate, measure
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_measures, float64_measures
-from wdport.parity import verify as running
+from wdport.parity import pair_verdict as running
 from wdport.parity.planned_items import PlannedItems, expected
 from wdport.parity.policy import make_baseline, write_baseline
 from wdport.parity.verdict import TapResult, Verdict
@@ -438,7 +438,7 @@ def test_under_xdist(run: Run, pytester: pytest.Pytester, dist: str, processes: 
         import os
         from pathlib import Path
         import wdport
-        import wdport.parity.verify as module
+        import wdport.parity.pair_verdict as module
 
         def verify_pair(pair, *_):
             Path(f"run.{os.getpid()}").touch(exist_ok=False)

@@ -16,7 +16,7 @@ from parity_tests.faults import FAMILIES, fault_set
 from parity_tests.faults.samplers import faults_of
 from parity_tests.faults.training import TRAINING_FAULTS
 from wdport.base.errors import UsageError
-from wdport.compare.run_cases import Say
+from wdport.compare.activities import Say
 from wdport.families.faults import Bounds, FaultGroup, FaultSet, Kill, Mutant
 from wdport.families.roles import Referenced, Trained
 from wdport.parity.run_gates import Setup

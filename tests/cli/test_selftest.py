@@ -11,6 +11,7 @@ import pytest
 from tests.command import Cli
 from wdport.cli.main import main
 from wdport.families.faults import Kill
+from wdport.parity.selftest import known_faults
 from wdport.parity.selftest import run as running
 from wdport.parity.selftest.result import GroupResult, SelftestResult
 
@@ -46,5 +47,5 @@ def test_exit_code_and_files(
 
 
 def test_without_torch_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch, cli: Cli) -> None:
-    monkeypatch.setattr(running, "find_spec", lambda name: None)
+    monkeypatch.setattr(known_faults, "find_spec", lambda name: None)
     assert "install wdport[torch]" in cli("selftest", "--quick", code=5).err

@@ -43,7 +43,7 @@ CALLERS: dict[str, Callable[[], object]] = {
     "verify": lambda: wdport.verify(ground() / "good.ckpt", ground() / "good.keras"),
     "self-test": lambda: run_selftest(quick=True),
     "self-test of a family": lambda: run_example(FAULTS, next(iter(FAULTS.examples))),
-    "known faults before a policy": lambda: canary_gate(None),
+    "known faults before a policy": lambda: canary_gate({}, ""),
     "conformance": lambda: run_pair(suite.PAIRS["group_norm"]),
     "map suggest": prove_suggestion,
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from datetime import date
 from pathlib import Path
@@ -14,10 +15,13 @@ from keras import ops
 from parity_tests.faults.run import run_rewrites
 from parity_tests.faults.waveletdiff import FAULTS, mutants
 from parity_tests.faults.waveletdiff.wavelets import WAVELET_FAULTS
+from wdport.compare.findings import Gate
 from wdport.families.faults import Kill, Mutant, calling
-from wdport.parity.policy.policy import read_policy
+from wdport.parity.fresh.process import Message, to_json
+from wdport.parity.policy.policy import Policy, read_policy
 from wdport.parity.run_gates import Setup
 from wdport.parity.selftest.inject import judgement_of, run_mutants
+from wdport.parity.selftest.known_faults import KnownFaults
 from wdport.parity.selftest.run import canary_gate, run_quick
 from wdport.parity.selftest.specimen import EAGER, Specimen
 from wdport.uses.waveletdiff.canary import FILTERS_REVERSED, MUTANTS, run_wavelet_faults
@@ -129,10 +133,34 @@ def test_known_faults_are_not_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
         tried.append(bounds)
         return tuple(outcomes)
 
+    class Here:
+        """In place of the separate process."""
+
+        def __init__(self, role: str, arguments: dict[str, Any]) -> None:
+            assert role == "known faults"
+            self.arguments = arguments
+
+        def __enter__(self) -> Here:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def begin(self) -> None:
+            self.gate = canary_gate(self.arguments["loose"], self.arguments["source"])
+
+        def result(self, _: object) -> Message:
+            return Message({"gate": json.loads(json.dumps(to_json(self.gate)))})
+
+    def asked(policy: Policy | None = None) -> Gate:
+        with KnownFaults().tried(policy) as gate:
+            return gate(lambda _: None)
+
     monkeypatch.setenv("WDPORT_COMPILE_CACHE", str(tmp_path / "kept"))
     monkeypatch.setattr("wdport.parity.selftest.run.run_quick", run)
+    monkeypatch.setattr("wdport.parity.selftest.known_faults.Worker", Here)
     (tmp_path / "kept").mkdir(mode=0o700)
-    first, second = canary_gate(None), canary_gate(None)
+    first, second = asked(), asked()
     assert first.passed
     assert second.passed
     assert [finding.detail.partition(":")[0] for finding in second.findings] == ["not tried again"]
@@ -140,13 +168,16 @@ def test_known_faults_are_not_tried_again(tmp_path: Path, monkeypatch: pytest.Mo
     (kept,) = (tmp_path / "kept").iterdir()
     for text in ("", "[]", '{"count": 0, "seconds": 1, "day": "2026-01-01"}', kept.read_text()[:-9]):
         kept.write_text(text)
-        assert canary_gate(None).findings == ()
+        assert asked().findings == ()
     policy = tmp_path / "parity.toml"
     policy.write_text('[bounds]\nnumerics = { value = 9.0, reason = "a test", expires = 2999-01-01 }\n')
     outcomes[:] = [replace(right, gate="")]
     for _ in range(2):
-        assert not canary_gate(read_policy(policy, date(2026, 1, 1))).passed
+        gate = asked(read_policy(policy, date(2026, 1, 1)))
+        assert [finding.detail for finding in gate.findings] == [
+            "epsilon 1e-6 (small) is not found", f"the bounds of {policy} are too loose: tighten numerics"
+        ]  # fmt: skip
     assert len(tried) == 7
     monkeypatch.setenv("WDPORT_COMPILE_CACHE", "off")
-    canary_gate(None)
+    asked()
     assert len(tried) == 8

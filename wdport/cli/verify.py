@@ -112,24 +112,18 @@ def _verdict_reports(run: RunOptions) -> list[Report]:
 
 def _judged(pair: Pair, run: RunOptions, baseline: str | None, today: date) -> Verdict:
     """Compare the pair, and judge it by the policy and the baseline."""
-    from wdport.parity.policy.judge import judge, read_terms
+    from wdport.parity.policy.judge import read_terms
 
     terms = read_terms(run.policy, baseline, today)
     require_jax(torch=pair.checkpoint is not None)
     # A user's model may print while it is imported, built and run; standard output is for the report.
     with redirect_stdout(sys.stderr), steps() as show:
-        from wdport.parity.verify import verify_pair
+        from wdport.parity.pair_verdict import judged_pair
+        from wdport.parity.selftest.known_faults import KnownFaults
 
         start_jax_on_cpu()
-        say = show or (lambda _: None)
-        canaries = None
-        if terms.any and not run.no_canary:
-            from wdport.parity.selftest.run import canary_gate
-
-            say("trying known faults")
-            canaries = canary_gate(terms.policy)
-        compared = verify_pair(pair, say, run.repro)
-    return judge(compared, terms, today, canaries)
+        known_faults = None if run.no_canary else KnownFaults()
+        return judged_pair(pair, terms, today, known_faults, show, run.repro)
 
 
 def _give(verdict: Verdict, run: RunOptions, baseline: str | None) -> int:

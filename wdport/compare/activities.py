@@ -1,4 +1,4 @@
-"""Where the time of a verification goes: seconds by activity, of all threads together.
+"""Progress of a verification, and where its time goes: seconds by activity, of all threads together.
 
 Threads work at the same time, so the sum may exceed the wall time. An activity inside another one counts for itself
 alone, and waiting for another thread counts for nothing.
@@ -9,12 +9,15 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Final, Literal
 
 Activity = Literal["reading files", "building models", "tracing", "compiling", "running PyTorch", "running Keras",
                    "comparing", "looking for causes", "waiting"]  # fmt: skip
+
+Say = Callable[[str], None]
+"""A function that is told of every step, for a progress display."""
 
 WAITING: Final = "waiting"
 

@@ -48,3 +48,7 @@ class ExpectedCall:
     def given(self) -> list[Array]:
         """The inputs in order."""
         return [self.inputs[index] for index in sorted(self.inputs)]
+
+
+Answers = Mapping[str, ExpectedCall]
+"""Expected calls, by call of the port."""

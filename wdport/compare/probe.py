@@ -20,7 +20,7 @@ from keras.src.backend.common.masking import get_keras_mask, set_keras_mask
 
 from wdport.base.errors import IncompleteError, MisfitError
 from wdport.base.jax_settings import FAST_COMPILE
-from wdport.compare.calls import Call, ExpectedCall, Outputs, call_name, layer_of
+from wdport.compare.calls import Answers, Call, ExpectedCall, Outputs, call_name, layer_of
 from wdport.compare.programs import CompiledProgram, sums_pairwise
 from wdport.models.interface import Array, KerasLayer, KerasModel
 from wdport.models.keras_inputs import model_arguments
@@ -48,9 +48,6 @@ Handle = Callable[[str, Compute, "CallArguments"], object]
 
 Found = dict[str, tuple[list[object], list[jax.Array], jax.Array | None]]
 """By call, the layer's nested inputs, its output arrays, and the mask of its inputs."""
-
-Answers = Mapping[str, ExpectedCall]
-"""Expected calls, by call of the port."""
 
 
 @contextmanager

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from wdport.base.shared_types import Number, about
-from wdport.compare.calls import Calls
+from wdport.compare.calls import Answers, Calls
 from wdport.compare.gate_bounds import LOGIC, NUMERICS
 from wdport.compare.measure import ErrorPair
-from wdport.compare.probe import Answers
 from wdport.models.interface import Array
 
 

@@ -19,7 +19,7 @@ import keras
 import numpy as np
 
 from wdport.base.errors import WdportError
-from wdport.compare.activities import spent_on
+from wdport.compare.activities import Say, spent_on
 from wdport.compare.alignment import Alignment
 from wdport.compare.calls import Call, Calls, Case, ExpectedCall, Outputs, answers_of, layer_of, leaves
 from wdport.compare.candidate import Candidate, PlainUse, PortSide
@@ -65,8 +65,6 @@ CASES_AT_ONCE = 1
 LARGE = 1 << 27
 """Recorded bytes of a case from which it is compared before the next one runs."""
 
-Say = Callable[[str], None]
-
 
 def compare(
     reference: Reference, candidate: Candidate, probes: Sequence[Case], bounds: Mapping[str, float] | None = None, *,
@@ -108,8 +106,8 @@ def compare(
                 engine.sweep()
         else:
             engine.require_variation()
-        engine.use_plainly()
-        engine.use_as_stated()
+            engine.use_plainly()
+            engine.use_as_stated()
     return result
 
 

@@ -18,10 +18,10 @@ import jax
 import numpy as np
 
 from wdport.base.errors import WdportError
-from wdport.compare.calls import Calls, ExpectedCall, layer_of
+from wdport.compare.calls import Answers, Calls, ExpectedCall, layer_of
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.layer_errors import tap_errors
-from wdport.compare.probe import Answers, Probe
+from wdport.compare.probe import Probe
 from wdport.compare.settings import near_differences
 from wdport.compare.taps import Tap
 from wdport.mapping.kinds import KINDS

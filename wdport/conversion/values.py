@@ -6,9 +6,10 @@ read. Arrays arrive whole or in pieces, each once; of a large one only the least
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf, isfinite, prod
+from pathlib import Path
 from typing import Annotated, Final, Literal
 
 import numpy as np
@@ -17,6 +18,7 @@ from wdport.base.errors import InputError, MisfitError
 from wdport.base.shared_types import Count, about
 from wdport.checkpoint import Checkpoint
 from wdport.conversion.prepare import Prepared
+from wdport.conversion.rounding import rounded_values
 from wdport.mapping.moves import Move, Plan, Read
 from wdport.models.interface import Array
 
@@ -342,3 +344,27 @@ def source_array(
     if stored.dtype == np.float64 and not cast and not np.array_equal(array, stored, equal_nan=True):
         raise MisfitError(where, "has float64 values that float32 cannot hold", "accept the rounding with `--cast`")
     return array
+
+
+def source_tensors(prepared: Prepared, rounded: Mapping[str, str], path: Path) -> dict[str, Array]:
+    """The checkpoint's tensors, rounded if the variables of the converted file at ``path`` are: ``rounded`` are the
+    16-bit dtypes by variable.
+
+    Raises :class:`MisfitError` if a result of arithmetic was rounded, since no tensors reproduce it.
+    """
+    tensors = {name: _tensor(prepared, name) for name in prepared.checkpoint.tensors}
+    for move in prepared.plan.moves:
+        dtype = rounded.get(move.targets[0])
+        if dtype is not None and not move.exact:
+            what = f"{move.targets[0]} is a computed variable rounded to {dtype}, which no reference reproduces"
+            raise MisfitError(path, what, "verify a float32 conversion of the checkpoint")
+        if dtype is not None:
+            tied = [name for name, same in prepared.plan.ties.items() if same in move.sources]
+            tensors |= {name: rounded_values(tensors[name], dtype) for name in (*move.sources, *tied)}
+    return tensors
+
+
+def _tensor(prepared: Prepared, name: str) -> Array:
+    if name in prepared.plan.drops or (name in prepared.plan.checks and name not in prepared.recomputed):
+        return prepared.checkpoint.read(name)
+    return source_array(prepared, name, cast=True)

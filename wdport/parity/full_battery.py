@@ -3,12 +3,13 @@ training mode follows it, since it changes the weights."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 
+from wdport.compare.activities import Say
 from wdport.compare.calls import CASES, Case, layer_of
 from wdport.compare.comparison import Comparison
 from wdport.compare.findings import Gate
@@ -50,9 +51,7 @@ class FullBattery:
         return tuple(replace(part, gradient=g) for part, g in zip(parts, self.part_gradients, strict=True))
 
 
-def run_full_battery(
-    prepared: Prepared, comparison: Comparison, in_use: NetworkInUse | None, say: Callable[[str], None]
-) -> FullBattery:
+def run_full_battery(prepared: Prepared, comparison: Comparison, in_use: NetworkInUse | None, say: Say) -> FullBattery:
     """Run it with the current weights. Afterwards the float32 models are dropped and the others are trained."""
     models, taps, family = comparison.candidate.models, comparison.alignment.taps, prepared.family
     release_memory()
@@ -124,7 +123,7 @@ def _compare_eagerly(comparison: Comparison, case: Case) -> None:
 
 
 def _optimizer_steps(
-    family: Trained, prepared: Prepared, comparison: Comparison, probe: GradientProbe, say: Callable[[str], None]
+    family: Trained, prepared: Prepared, comparison: Comparison, probe: GradientProbe, say: Say
 ) -> OptimizerErrors:
     """Gate optimizer (D), for a family that defines its training loss."""
     say("optimizer steps")

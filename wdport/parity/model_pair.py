@@ -25,7 +25,7 @@ from wdport.compare.reference import Live, Reference, translated
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import rounded_values
-from wdport.conversion.values import moved_arrays, source_array
+from wdport.conversion.values import moved_arrays, source_tensors
 from wdport.families.roles import KeptByKeras, Referenced
 from wdport.files.model_files import read_variables
 from wdport.mapping.plan import Move, Plan
@@ -96,25 +96,8 @@ class Weights:
 
 def converted_weights(prepared: Prepared, converted: Converted) -> Weights:
     """The weights of the checkpoint and of the converted file; raises as :func:`source_tensors` does."""
-    tensors = source_tensors(prepared, converted)
+    tensors = source_tensors(prepared, converted.rounded, converted.path)
     return unrounded(prepared, Weights("converted weights", tensors, file_variables(prepared, converted)))
-
-
-def source_tensors(prepared: Prepared, converted: Converted) -> dict[str, Array]:
-    """The checkpoint's tensors, rounded if the file's variables are.
-
-    Raises :class:`MisfitError` if a result of arithmetic was rounded, since no tensors reproduce it.
-    """
-    tensors = {name: _tensor(prepared, name) for name in prepared.checkpoint.tensors}
-    for move in prepared.plan.moves:
-        dtype = converted.rounded.get(move.targets[0])
-        if dtype is not None and not move.exact:
-            what = f"{move.targets[0]} is a computed variable rounded to {dtype}, which no reference reproduces"
-            raise MisfitError(converted.path, what, "verify a float32 conversion of the checkpoint")
-        if dtype is not None:
-            tied = [name for name, same in prepared.plan.ties.items() if same in move.sources]
-            tensors |= {name: rounded_values(tensors[name], dtype) for name in (*move.sources, *tied)}
-    return tensors
 
 
 def file_variables(prepared: Prepared, converted: Converted) -> dict[str, Array]:
@@ -137,12 +120,6 @@ def _unrounded(moves: Sequence[Move], tensors: Mapping[str, Array]) -> dict[str,
             arrays = move.apply([tensors[name] for name in move.sources], rounded=False)
             variables |= zip(move.targets, arrays, strict=True)
     return variables
-
-
-def _tensor(prepared: Prepared, name: str) -> Array:
-    if name in prepared.plan.drops or (name in prepared.plan.checks and name not in prepared.recomputed):
-        return prepared.checkpoint.read(name)
-    return source_array(prepared, name, cast=True)
 
 
 def unequal_variables(

@@ -45,6 +45,7 @@ def expected(pair: Pair) -> PlannedItems:
             outcomes = expected(plain)
         else:  # in a separate process, which builds both models of the user
             with Worker("names", {"pair": to_json(plain)}) as worker:
+                worker.begin()
                 outcomes = from_json(PlannedItems, worker.result(lambda _: None).facts)
         return replace(outcomes, gates=(*outcomes.gates, "N"))
     if pair.checkpoint is None:

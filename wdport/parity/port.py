@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wdport.base.errors import MisfitError
 from wdport.base.options import PathText
+from wdport.compare.activities import Say
 from wdport.conversion.convert import Conversion, convert
 from wdport.conversion.prepare import Settings, prepare
 from wdport.conversion.values import converted_arrays
@@ -133,7 +133,7 @@ class Port:
         full: bool = False,
         fresh: bool = False,
         repro: PathText | None = None,
-        say: Callable[[str], None] | None = None,
+        say: Say | None = None,
         seed: int = 0,
         cases: int = 0,
     ) -> Verdict:

@@ -18,11 +18,13 @@ import pytest
 
 from wdport.base.errors import WdportError, flag, printable
 from wdport.base.options import PathText, options_of
-from wdport.compare.findings import GATES, Gate, label
+from wdport.compare.findings import GATES, label
+from wdport.parity.pair_verdict import judged_pair
 from wdport.parity.planned_items import expected
 from wdport.parity.policy.explain import ItemOutcome, gate_outcome, layer_outcome, verdict_outcome
-from wdport.parity.policy.judge import Terms, judge, read_terms
+from wdport.parity.policy.judge import Terms, read_terms
 from wdport.parity.reports.phrases import allowances
+from wdport.parity.selftest.known_faults import KnownFaults
 from wdport.parity.verify_options import Pair
 
 if TYPE_CHECKING:
@@ -46,7 +48,7 @@ class Verdicts:
 
     def __init__(self, policy: PathText | None, canaries: bool = True) -> None:
         self.policy, self.canaries = policy, canaries
-        self._known_faults: Gate | None = None
+        self._known_faults = KnownFaults()
         self._known: dict[tuple[Pair, str | None, tuple[tuple[int, int], ...]], Verdict | Exception] = {}
 
     def terms(self, tested: Tested) -> Terms:
@@ -70,14 +72,8 @@ class Verdicts:
         return result
 
     def _run(self, tested: Tested) -> Verdict:
-        from wdport.parity.selftest.run import canary_gate
-        from wdport.parity.verify import verify_pair
-
-        terms = self.terms(tested)
-        tried = terms.any and self.canaries
-        if tried and self._known_faults is None:
-            self._known_faults = canary_gate(terms.policy)
-        return judge(verify_pair(tested.pair), terms, datetime.now(UTC).date(), self._known_faults if tried else None)
+        known_faults = self._known_faults if self.canaries else None
+        return judged_pair(tested.pair, self.terms(tested), datetime.now(UTC).date(), known_faults)
 
 
 def _changes(pair: Pair) -> tuple[tuple[int, int], ...]:

@@ -22,7 +22,7 @@ import jax
 
 from wdport.base.options import PathText
 from wdport.base.version import VERSION
-from wdport.compare.activities import seconds_since, seconds_spent, spent_on
+from wdport.compare.activities import Say, seconds_since, seconds_spent, spent_on
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.comparison import Clock, Comparison
@@ -30,7 +30,7 @@ from wdport.compare.findings import GATES, Finding, Gate, notice
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.reference import Reference, translated
-from wdport.compare.run_cases import Say, compare
+from wdport.compare.run_cases import compare
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.families.registry import package_of_family
@@ -63,6 +63,7 @@ class Setup:
         causes: look for probable causes.
         gradients: compare gradients in evaluation mode, as the full battery does.
         reference: the reference, if it was built before.
+        probes: the cases to run; ``None`` for those of the pair.
     """
 
     eager: bool = False
@@ -71,6 +72,7 @@ class Setup:
     causes: bool = True
     gradients: bool = False
     reference: Reference | None = None
+    probes: Sequence[Case] | None = None
 
 
 EVERYTHING: Final = Setup()

@@ -7,7 +7,6 @@ A recording is planned from its names and shapes, and their hashes show that the
 from __future__ import annotations
 
 import hashlib
-import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
@@ -28,10 +27,9 @@ from wdport.base.errors import (
 )
 from wdport.base.options import PathText
 from wdport.checkpoint import Checkpoint
-from wdport.compare.activities import seconds_spent, spent_on
+from wdport.compare.activities import Say, seconds_spent, spent_on
 from wdport.compare.findings import Finding, notice
 from wdport.compare.measure import same_bits
-from wdport.compare.run_cases import Say
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import Prepared, Settings, planned
 from wdport.conversion.units import read_units
@@ -224,7 +222,8 @@ def verify(
                 train=train, seed=seed, cases=cases, fresh=fresh)  # fmt: skip
     pair.require_consistent()
     require_repro(repro)
-    return compare_files(pair, say, repro, Path(resume) if resume is not None else None)
+    run = fresh_verdict if pair.fresh else compare_files
+    return run(pair, say, repro, Path(resume) if resume is not None else None)
 
 
 def compare_files(
@@ -232,8 +231,6 @@ def compare_files(
     setup: Setup = EVERYTHING,
 ) -> Verdict:  # fmt: skip
     """What :func:`verify` does for a ``pair`` with a checkpoint; ``resume`` is the optimizer's file."""
-    if pair.fresh:
-        return fresh_verdict(pair, say, repro, resume)
     started, say, user_family = time.monotonic(), say or (lambda _: None), pair.own
     spent, units = seconds_spent(), read_units(pair.norm_stats, pair.data, pair.transform)
     settings = Settings(pair.config, dict(pair.values), units=None if units is None else units.flags())
@@ -259,7 +256,7 @@ def compare_files(
                     files.target, prepared, pair.key, weights.tensors if opened.rounded else None
                 )
         resumed = None if resume is None else open_resumed(prepared, resume, weights.variables, pair.schedule)
-        probes = battery(pair.seed, pair.cases)
+        probes = setup.probes or battery(pair.seed, pair.cases)
         subject = VerifySubject(prepared, opened, weights, unequal, files.digests, started, reference, spent, resumed,
                                 pair.train, probes)  # fmt: skip
         verdict = run_gates(subject, say, pair.full, repro, setup)
@@ -351,26 +348,3 @@ def verify_recording(
         return verify_recording(converted, recording, mapping=mapping, say=say, model=model, inputs=other)
 
     return in_some_layout(verdict, user_family, again)
-
-
-def verify_pair(pair: Pair, say: Say | None = None, repro: PathText | None = None) -> Verdict:
-    """Return the verdict of :func:`verify`, or of :func:`verify_recording`; raises what they raise."""
-    if pair.checkpoint is None:
-        verdict = verify_recording(pair.converted, str(pair.against), mapping=pair.mapping, model=pair.model,
-                                   inputs=pair.inputs, repro=repro, say=say)  # fmt: skip
-    else:
-        verdict = compare_files(pair, say, repro, pair.optimizer)
-    return replace(verdict, further=_further(pair, verdict))
-
-
-def _further(pair: Pair, verdict: Verdict) -> str:
-    """The command that looks further into the faults of a user's own model if none of them is explained."""
-    family = pair.own
-    explained = any(verdict.causes.get(fault.candidate) for fault in verdict.faults)
-    # Where a recording is the reference, PyTorch's model is elsewhere.
-    if family is None or not family.reference or not verdict.faults or explained or pair.checkpoint is None:
-        return ""
-    words = ["wdport", "map", "suggest", "--reference", family.reference, "--keras-model", family.model]
-    words += [word for text in family.inputs for word in ("--input", text)]
-    words += ["--config", str(pair.config)] if pair.config else []
-    return shlex.join([*words, "--checkpoint", str(pair.checkpoint)])

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from wdport import recorder
 from wdport.base.errors import MisfitError, UsageError
+from wdport.compare.activities import Say
 from wdport.compare.reference import translated
-from wdport.compare.run_cases import Say
 from wdport.porting.lowering.keras_graph import axes_text, axis_letters
 from wdport.porting.torch_run import SEED, fill
 from wdport.porting.writing import fold, sections

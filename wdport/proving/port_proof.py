@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wdport.compare.run_cases import Say
+from wdport.compare.activities import Say
 from wdport.files.atomic import scratch_folder, write_text
 from wdport.files.outputs import writable
 from wdport.proving.port import WrittenPort

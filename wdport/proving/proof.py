@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from wdport.base.errors import WdportError
-from wdport.compare.run_cases import Say
+from wdport.compare.activities import Say
 from wdport.files.atomic import scratch_folder
 from wdport.porting.torch_run import SEED, build_as_stored, fill
 from wdport.proving.suggest import Models, Suggestion, loads_itself

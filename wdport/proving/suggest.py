@@ -18,8 +18,8 @@ from wdport import recorder
 from wdport.base.errors import MisfitError, UsageError
 from wdport.base.shared_types import Count, about
 from wdport.checkpoint import open_checkpoint
+from wdport.compare.activities import Say
 from wdport.compare.reference import translated
-from wdport.compare.run_cases import Say
 from wdport.families.custom import CustomConfig, CustomFamily
 from wdport.models.interface import Array, Document
 from wdport.parity.verdict import VerdictDocument

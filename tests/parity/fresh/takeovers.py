@@ -1,6 +1,7 @@
 """Ports whose code attacks the program that judges them, instead of computing anything right.
 
-Each function builds a port whose output is wrong, after its attack on the process that it runs in.
+Each function builds a port whose output is wrong, after its attack on the process that it runs in; the last one shows
+where it runs.
 """
 
 from __future__ import annotations
@@ -158,3 +159,11 @@ TOGETHER = (patches_the_measures, patches_the_verdict, patches_the_command, writ
 def all_together(names: list[str], folder: str) -> Cheating:
     """The attacks after which the process goes on."""
     return [attack(names, folder) for attack in TOGETHER][-1]
+
+
+def leaves_a_file(names: list[str], folder: str) -> Cheating:
+    """No attack: shows that the port was built where PyTorch can be imported."""
+    with suppress(ImportError, PermissionError):
+        importlib.import_module("torch")
+        Path(folder, "built.txt").touch()
+    return wrong_port(names, folder)

@@ -86,7 +86,7 @@ def test_a_cheat_fails_by_its_own_output(judged: Gate, name: str) -> None:
     measures = [each for each in judged.measures if each.subject == f"output.{name}"]
     beyond = [each.beyond for each in measures]
     assert judged.complete
-    assert len(measures) == 24 or name == "nan"
+    assert len(measures) == 22 or name == "nan"
     refused = any(each.subject == f"output.{name}" for each in judged.findings)
     assert refused is (name != "honest")
     assert any(beyond) or name in ("honest", "nan")
@@ -106,6 +106,25 @@ def test_an_honest_port_passes(tmp_path: Path) -> None:
     assert told["passed"] is True
     assert {gate["name"] for gate in told["gates"]} == {"0", "A", "B", "N"}
     assert any(each.startswith("fresh: seed ") for each in told["inputs"])
+
+
+def test_only_confined_processes_build_the_port_before_all_answers_are_given(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another process could compute right answers for those that must not know them."""
+    files(tmp_path, ["honest"])
+    table, built = tmp_path / "table.yaml", tmp_path / "built.txt"
+    table.write_text(table.read_text().replace("fresh.cheats:build", "fresh.takeovers:leaves_a_file"))
+    before = []
+
+    def watched(*arguments: Any) -> Any:
+        result = fresh_gate(*arguments)
+        before.append(built.exists())
+        return result
+
+    monkeypatch.setattr("wdport.parity.fresh.gate.fresh_gate", watched)
+    assert verify(tmp_path) == 0
+    assert (before, built.exists()) == ([False], True)
 
 
 ATTACKS = ("ends_the_process", "raises_exit", "exits_at_the_end", "patches_the_measures", "patches_the_verdict",

@@ -28,8 +28,9 @@ FRAMEWORKS: Final = ("torch", "torchgen", "functorch", "torchvision", "torchaudi
 ROLES: Final = {
     "port": ("port_role", "serve_port"),
     "reference": ("torch_roles", "serve_reference"),
-    "layers": ("torch_roles", "serve_layers"),
-    "names": ("torch_roles", "serve_layers"),
+    "layers": ("torch_roles", "serve_task"),
+    "names": ("torch_roles", "serve_task"),
+    "known faults": ("torch_roles", "serve_task"),
 }
 """By role, the module and the function that answers until its input ends."""
 

@@ -1,7 +1,9 @@
-"""Verify a port that runs alone: a process for the port, one for the reference, one for the layers' comparison.
+"""Verify a port that runs alone: a process for the port in each dtype, one for the reference, one for the layers'
+comparison.
 
 The gate fresh (N) draws inputs, sizes and weights from one seed, asks the port for its outputs, then the reference, and
-compares. The port has ended before the reference gets them.
+compares. The port has ended before the reference gets them, and before a process without confinement runs its code. All
+processes start at once, since importing their libraries takes longer than running a small model.
 
 This process runs no code of either model. It joins the gate with those of the layers. What the processes report can
 fail a verdict, but never make it pass.
@@ -14,6 +16,8 @@ import secrets
 import time
 import zlib
 from collections.abc import Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from importlib.util import find_spec
 from math import inf
@@ -23,18 +27,18 @@ import numpy as np
 
 from wdport.base.errors import IncompleteError, MisfitError, WdportError, error_from
 from wdport.base.options import PathText
+from wdport.compare.activities import Say
 from wdport.compare.calls import Case
 from wdport.compare.findings import GATES, OUTPUT, Finding, Gate, Measure, fact, measure, notice
 from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS, bounds
 from wdport.compare.layer_errors import outputs_in_port
 from wdport.compare.measure import FLOOR, ErrorPair
-from wdport.compare.run_cases import Say
 from wdport.conversion.prepare import Prepared
+from wdport.conversion.values import source_tensors
 from wdport.models.interface import Array, Signature
 from wdport.parity.file_pair import BothFiles, both_files
 from wdport.parity.fresh.confinement import FRAMEWORKS
 from wdport.parity.fresh.process import BrokenMessage, Message, Worker, from_json, to_json
-from wdport.parity.model_pair import source_tensors
 from wdport.parity.verdict import TERMS
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_options import Pair, described
@@ -54,15 +58,27 @@ def draw_seed() -> int:
     return secrets.randbits(31)
 
 
+DTYPES: Final = ("float64", "float32")
+MODES: Final = {"plain": "model(x)", "compiled": "compiled"}
+"""How the model is called, and the name of it in reports."""
+
+
 @dataclass(frozen=True, eq=False)
 class FreshCase:
     """One input: ``mixed`` gives every sample its own magnitude, ``longer`` other sizes to axes that the port
-    leaves open, ``weights`` fresh weights to both sides."""
+    leaves open, ``weights`` fresh weights to both sides; ``plain`` are the dtypes in which the port also runs
+    uncompiled."""
 
     case: Case
     mixed: bool = False
     longer: Mapping[str, int] = field(default_factory=dict)
     weights: bool = False
+    plain: tuple[str, ...] = DTYPES
+
+    @property
+    def runs(self) -> list[tuple[str, str]]:
+        """The port's runs: each its dtype, and how the model is called."""
+        return [(dtype, mode) for dtype in DTYPES for mode in MODES if mode != "plain" or dtype in self.plain]
 
     def __str__(self) -> str:
         scale = "mixed scales" if self.mixed else f"scale x{self.case.scale:.3g}"
@@ -81,14 +97,19 @@ class FreshCase:
 
 
 def fresh_cases(seed: int, signature: Signature, drawn: bool) -> list[FreshCase]:
-    """The cases of a seed; ``drawn`` states whether inputs are drawn here, and not by the user's own function."""
+    """The cases of a seed; ``drawn`` states whether inputs are drawn here, and not by the user's own function.
+
+    A shape that no other case has runs uncompiled in one dtype, since every operation is compiled for it: a single
+    sample in one, larger batches in the other.
+    """
     rng = np.random.default_rng([seed, 0])
     small, large = int(rng.integers(2, 5)), int(rng.integers(5, 9))
     scales = 2.0 ** rng.uniform([-1.0, 3.0, -12.0], [1.0, 6.0, -6.0])
+    one, other = rng.permutation(DTYPES).tolist()
     cases = [
         FreshCase(Case(seed, small, 1.0)),
-        FreshCase(Case(seed + 1, 1, float(scales[0]))),
-        FreshCase(Case(seed + 2, large, float(scales[1]))),
+        FreshCase(Case(seed + 1, 1, float(scales[0])), plain=(one,)),
+        FreshCase(Case(seed + 2, large, float(scales[1])), plain=(other,)),
         FreshCase(Case(seed + 3, small, float(scales[2]))),
         FreshCase(Case(seed + 4, small, 1.0), weights=True),
     ]
@@ -96,7 +117,7 @@ def fresh_cases(seed: int, signature: Signature, drawn: bool) -> list[FreshCase]
         # Before the case with fresh weights, which are not undone.
         cases.insert(4, FreshCase(Case(seed + 5, small, 1.0), mixed=True))
     if drawn and (longer := _longer(signature, rng)):
-        cases.insert(5, FreshCase(Case(seed + 6, small, 1.0), longer=longer))
+        cases.insert(5, FreshCase(Case(seed + 6, small, 1.0), longer=longer, plain=(one,)))
     return cases
 
 
@@ -130,10 +151,6 @@ def fresh_tensors(prepared: Prepared, tensors: Mapping[str, Array], seed: int) -
     return perturbed | {name: perturbed[same] for name, same in plan.ties.items() if same in perturbed}
 
 
-RUNS: Final = (("float64", "plain"), ("float64", "compiled"), ("float32", "plain"), ("float32", "compiled"))
-"""Every run of a case: its dtype, and how the model is called."""
-
-
 @dataclass(frozen=True)
 class Answered:
     """What the port answered in one run: outputs with their names, or why there are none."""
@@ -144,7 +161,7 @@ class Answered:
 
 
 class PortAlone:
-    """The port's process. Whatever it sends, only arrays and the names of outputs are taken from it.
+    """The port's process of one dtype. Whatever it sends, only arrays and the names of outputs are taken from it.
 
     ``failure`` states why it does not answer, "" if it does. ``enforced`` is what the kernel enforces, which it
     reports before it imports the port.
@@ -165,20 +182,19 @@ class PortAlone:
         except (BrokenMessage, TypeError, ValueError) as error:
             self.failure = f"its process gives {error}"
 
-    def use(self, dtype: str, names: Sequence[str], arrays: Sequence[Array]) -> None:
-        """Give it weights, or, without names, those of the converted file."""
+    def use(self, names: Sequence[str], arrays: Sequence[Array]) -> None:
+        """Give it weights; until then it has those of the converted file."""
         if not self.failure:
             try:
-                question = {"do": "use", "dtype": dtype, "names": list(names)}
-                self.failure = _failure(self._worker.ask(question, arrays).facts)
+                self.failure = _failure(self._worker.ask({"do": "use", "names": list(names)}, arrays).facts)
             except BrokenMessage as error:
                 self.failure = f"its process gives {error}"
 
-    def run(self, dtype: str, mode: str, inputs: Sequence[Array]) -> Answered:
+    def run(self, mode: str, inputs: Sequence[Array]) -> Answered:
         if self.failure:
             return Answered(failure=self.failure)
         try:
-            return _answered(self._worker.ask({"do": "run", "dtype": dtype, "how": mode}, inputs))
+            return _answered(self._worker.ask({"do": "run", "how": mode}, inputs))
         except BrokenMessage as error:
             return Answered(failure=f"its process gives {error}")
 
@@ -209,9 +225,6 @@ def confinement_notice(enforced: Sequence[str]) -> str:
     """How the port's process was confined, as a sentence."""
     by = f"by {' and '.join(enforced)} and Python's audit hooks" if enforced else "by Python's audit hooks alone"
     return f"the port ran without PyTorch, the reference's files, other programs and network, {by}"
-
-
-WORDS: Final = {"plain": "model(x)", "compiled": "compiled"}
 
 
 @dataclass(frozen=True)
@@ -267,7 +280,7 @@ class FreshGate:
         if not all(np.isfinite(array).all() for part in parts for array in part):
             self.facts.append(notice(f"left out: {case}, where the reference has values that are not finite"))
             return
-        for run in RUNS:
+        for run in case.runs:
             self.expected += 1
             self._compare(case, run, inputs, answers[run], truth)
 
@@ -275,7 +288,7 @@ class FreshGate:
         self, case: FreshCase, run: tuple[str, str], inputs: tuple[Array, ...], answer: Answered, truth: Truth
     ) -> None:
         """Compare one run of the port; every output by itself."""
-        part = f", {case}, {run[0]}, {WORDS[run[1]]}"
+        part = f", {case}, {run[0]}, {MODES[run[1]]}"
         self.compared += 1
         try:
             sides = [self._in_port(side, truth.names, answer) for side in (truth.exact, truth.single, truth.truth)]
@@ -374,15 +387,16 @@ def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: P
     started, say = time.monotonic(), say or (lambda _: None)
     paths = {name: None if path is None else os.fspath(path) for name, path in (("repro", repro), ("resume", resume))}
     arguments = {"pair": to_json(replace(pair, fresh=False)), **paths}
-    try:
-        with both_files(pair, described(pair.converted, pair.own)) as files:
-            gate, words = fresh_gate(files, say)
-            # Read by this process, which runs no code of a model.
-            facts = _facts(files)
-    except WdportError:
-        compare_layers(arguments, say)  # which reports more about a pair that does not fit
-        raise
-    verdict = compare_layers(arguments, say)
+    with Worker("layers", arguments) as layers:
+        try:
+            with both_files(pair, described(pair.converted, pair.own)) as files:
+                gate, words = fresh_gate(files, say)
+                # Read by this process, which runs no code of a model.
+                facts = _facts(files)
+        except WdportError:
+            compare_layers(layers, say)  # which reports more about a pair that does not fit
+            raise
+        verdict = compare_layers(layers, say)
     # A process that ran the port's code may have been changed by it: gates that are decided here are not taken from it.
     gates = [layer_gate for layer_gate in verdict.gates if layer_gate.name not in ("N", *TERMS)]
     if lacking := [name for name in REQUIRED if name not in {layer_gate.name for layer_gate in gates}]:
@@ -392,10 +406,10 @@ def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: P
                    seconds=time.monotonic() - started, **facts)  # fmt: skip
 
 
-def compare_layers(arguments: Mapping[str, object], say: Say) -> Verdict:
-    """The verdict of :func:`wdport.verify` in a separate process; raises what it raises."""
-    with Worker("layers", arguments) as worker:
-        document = worker.result(say).facts.get("verdict")
+def compare_layers(worker: Worker, say: Say) -> Verdict:
+    """The verdict of :func:`wdport.verify` in this process; raises what it raises."""
+    worker.begin()
+    document = worker.result(say).facts.get("verdict")
     try:
         return from_json(Verdict, document)
     except (TypeError, ValueError) as error:
@@ -407,17 +421,18 @@ def fresh_gate(files: BothFiles, say: Say) -> tuple[Gate, list[str]]:
     """The gate fresh (N), and its cases in words."""
     started, seed = time.monotonic(), draw_seed()
     say(f"fresh inputs of seed {seed}")
+    checkpoint = files.prepared.checkpoint
+    hidden = hidden_paths([*([] if checkpoint.path.is_dir() else [checkpoint.path]), *checkpoint.files.values()])
     with Worker("reference", {"pair": to_json(files.pair)}) as reference:
-        run = _FreshRun(files, reference, seed)
-        stated: Mapping[str, Any] = ask_reference(reference, {"do": "masks"}).facts
         # The port answers all questions before the reference gets them, and ends: it cannot learn the right answers.
-        checkpoint = files.prepared.checkpoint
-        paths = [*([] if checkpoint.path.is_dir() else [checkpoint.path]), *checkpoint.files.values()]
-        with Worker("port", _port_arguments(files), hidden_paths(paths)) as worker:
-            port = PortAlone(worker)
-            if port.failure:
-                return GATES["N"].gate(1, 1, facts=(fact(f"the port alone: {port.failure}"),)), run.words
-            run.ask_port(port, stated["masks"])
+        with ExitStack() as confined:
+            workers = {dtype: confined.enter_context(Worker("port", _port_arguments(files, dtype), hidden))
+                       for dtype in DTYPES}  # fmt: skip
+            run = _FreshRun(files, reference, seed)
+            ports = {dtype: PortAlone(worker) for dtype, worker in workers.items()}
+            if failure := next((port.failure for port in ports.values() if port.failure), ""):
+                return GATES["N"].gate(1, 1, facts=(fact(f"the port alone: {failure}"),)), run.words
+            run.ask_ports(ports)
         gate = run.compare(say)
     return replace(gate, seconds=round(time.monotonic() - started, 3)), run.words
 
@@ -427,7 +442,7 @@ class _FreshRun:
 
     def __init__(self, files: BothFiles, reference: Worker, seed: int) -> None:
         self._files, self._reference, self._seed = files, reference, seed
-        self._tensors = source_tensors(files.prepared, files.converted)
+        self._tensors = source_tensors(files.prepared, files.converted.rounded, files.converted.path)
         self._fresh = fresh_tensors(files.prepared, self._tensors, seed)
         self._cases: dict[FreshCase, tuple[Array, ...]] = {}
         self._answers: dict[tuple[FreshCase, str, str], Answered] = {}
@@ -437,34 +452,42 @@ class _FreshRun:
     def words(self) -> list[str]:
         return [f"fresh: seed {self._seed}", *(f"fresh: {case}" for case in self._cases)]
 
-    def ask_port(self, port: PortAlone, masks: Sequence[Any]) -> None:
-        prepared = self._files.prepared
+    def ask_ports(self, ports: Mapping[str, PortAlone]) -> None:
+        """Ask the ports, by dtype, for their outputs in every case."""
+        prepared, port = self._files.prepared, ports["float32"]
         if self._files.user_family is not None and port.input_shapes:
             self._files.user_family.assume_inputs(port.input_shapes)
         self._signature = prepared.family.signature(prepared.config)
-        if masks:  # none if the user's own function makes the inputs
+        stated: Mapping[str, Any] = ask_reference(self._reference, {"do": "masks"}).facts
+        if masks := stated["masks"]:  # none if the user's own function makes the inputs
             masked = (replace(spec, hides=hides, right=right)
                       for spec, (hides, right) in zip(self._signature.inputs, masks, strict=True))  # fmt: skip
             self._signature = replace(self._signature, inputs=tuple(masked))
         drawn = not self._own_inputs(Case(self._seed, 2, 1.0))
         for case in fresh_cases(self._seed, self._signature, drawn):
             self._cases[case] = case.inputs(self._signature) if drawn else self._own_inputs(case.case)
-        for dtype in ("float64", "float32"):
-            for weights in (False, True):
-                self._give_weights(port, dtype, weights)
-                for case in (case for case in self._cases if case.weights is weights):
-                    inputs = self._signature.in_port(self._cases[case])
-                    for mode in WORDS:
-                        self._answers[case, dtype, mode] = port.run(dtype, mode, inputs)
+        with ThreadPoolExecutor(len(ports)) as pool:
+            for answers in pool.map(self._ask, ports.items()):
+                self._answers |= answers
         self._notices.append(confinement_notice(port.enforced))
 
-    def _give_weights(self, port: PortAlone, dtype: str, weights: bool) -> None:
+    def _ask(self, dtype_and_port: tuple[str, PortAlone]) -> dict[tuple[FreshCase, str, str], Answered]:
+        dtype, port = dtype_and_port
+        answers: dict[tuple[FreshCase, str, str], Answered] = {}
+        for weights in (False, True):
+            self._give_weights(dtype, port, weights)
+            for case in (case for case in self._cases if case.weights is weights):
+                inputs = self._signature.in_port(self._cases[case])
+                answers |= {(case, *run): port.run(run[1], inputs) for run in case.runs if run[0] == dtype}
+        return answers
+
+    def _give_weights(self, dtype: str, port: PortAlone, weights: bool) -> None:
         """What the plan makes of the tensors; the float32 port keeps those of the converted file until it gets
         others."""
         if dtype == "float64" or weights:
             tensors = {**self._tensors, **self._fresh} if weights else self._tensors
             variables = dict(self._files.prepared.plan.apply(lambda name: tensors[name], dtype == "float32"))
-            port.use(dtype, list(variables), [np.ascontiguousarray(array) for array in variables.values()])
+            port.use(list(variables), [np.ascontiguousarray(array) for array in variables.values()])
 
     def _own_inputs(self, case: Case) -> tuple[Array, ...]:
         """Inputs of the user's own function; none if there is no such function."""
@@ -478,7 +501,7 @@ class _FreshRun:
             if case.weights and not self._reference_takes_weights():
                 continue
             say(f"fresh inputs: {case}")
-            answers = {run: self._answers[case, *run] for run in RUNS}
+            answers = {run: self._answers[case, *run] for run in case.runs}
             gate.compare(case, self._cases[case], answers)
         return gate.gate(self._notices)
 
@@ -490,9 +513,9 @@ class _FreshRun:
         return not missing
 
 
-def _port_arguments(files: BothFiles) -> dict[str, object]:
+def _port_arguments(files: BothFiles, dtype: str) -> dict[str, object]:
     """What the port's process receives: the arguments of :func:`wdport.load_model`."""
-    pair, arguments = files.pair, dict[str, object](path=os.path.abspath(files.converted.path))
+    pair, arguments = files.pair, dict[str, object](path=os.path.abspath(files.converted.path), dtype=dtype)
     if files.user_family is not None:
         arguments |= {"mapping": os.path.abspath(str(pair.mapping)), "model": pair.model, "inputs": list(pair.inputs)}
     return arguments

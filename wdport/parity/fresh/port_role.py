@@ -1,4 +1,4 @@
-"""The port's side: its model in both dtypes, with the weights of the converted file or those that it is given.
+"""The port's side: its model in one dtype, with the weights of the converted file or those that it is given.
 
 The port sees what it sees in a user's program: :func:`wdport.load_model` builds it, and when it runs, no function of
 wdport is on the stack, and no module that compares models is among the imported ones.
@@ -28,45 +28,39 @@ from wdport.recorder import cast
 Result = TypeVar("Result")
 
 
-class PortModels:
-    """The models of one converted file, built when they are first needed; ``arguments`` are those of
-    :func:`wdport.load_model`."""
+class PortModel:
+    """The model of one converted file in one dtype; ``arguments`` are those of :func:`wdport.load_model`."""
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self._arguments = arguments
-        self._models: dict[str, KerasModel] = {}
-        self._compiled: dict[str, Callable[..., object]] = {}
+        self._dtype: str = arguments["dtype"]
+        self._model: KerasModel = _aside(load_model, **arguments)
+        self._compiled: Callable[..., object] | None = None
 
     @property
     def input_shapes(self) -> list[list[int | None]]:
-        """The shapes of the float32 model's inputs, with None for what they leave open; empty if it states none."""
-        return [list(tensor.shape) for tensor in symbolic_inputs(self._model("float32"))]
+        """The shapes of the model's inputs, with None for what they leave open; empty if it states none."""
+        return [list(tensor.shape) for tensor in symbolic_inputs(self._model)]
 
-    def use(self, dtype: str, names: Sequence[str], arrays: Sequence[Array]) -> None:
-        variables = variables_by_path(self._model(dtype))
+    def use(self, names: Sequence[str], arrays: Sequence[Array]) -> None:
+        variables = variables_by_path(self._model)
         for name, array in zip(names, arrays, strict=True):
             set_variable(variables[name], array)
         # jax.jit holds variables that it closed over as constants of the program.
-        self._compiled.pop(dtype, None)
+        self._compiled = None
 
-    def run(self, dtype: str, mode: str, inputs: Sequence[Array]) -> tuple[list[Array], tuple[str, ...]]:
+    def run(self, mode: str, inputs: Sequence[Array]) -> tuple[list[Array], tuple[str, ...]]:
         """The outputs and their names, of ``model(x)`` or compiled: by Keras's `predict` if it takes one argument, or
         else by `jax.jit`."""
-        model = self._model(dtype)
-        arguments = model_arguments(model, [jnp.asarray(array) for array in cast(tuple(inputs), np.dtype(dtype))])
+        model, dtype = self._model, np.dtype(self._dtype)
+        arguments = model_arguments(model, [jnp.asarray(array) for array in cast(tuple(inputs), dtype)])
         function: Callable[..., object] = model
         if mode != "plain" and len(arguments) == 1:
             function = model.predict_on_batch
         elif mode != "plain":
-            function = self._compiled.setdefault(dtype, jax.jit(partial(model)))
-        with exact_float64() if dtype == "float64" else nullcontext():
+            function = self._compiled = self._compiled or jax.jit(partial(model))
+        with exact_float64() if dtype == np.float64 else nullcontext():
             output = _aside(function, *arguments)
         return [np.asarray(tensor) for tensor in tensors(output)], tensor_names(output)
-
-    def _model(self, dtype: str) -> KerasModel:
-        if dtype not in self._models:
-            self._models[dtype] = _aside(load_model, dtype=dtype, **self._arguments)
-        return self._models[dtype]
 
 
 def _aside(function: Callable[..., Result], *arguments: object, **named: object) -> Result:
@@ -81,25 +75,25 @@ def serve_port(job: Mapping[str, Any], enforced: list[str], questions: IO[bytes]
     # A port could look in sys.modules for signs that it is being compared.
     for name in [name for name in sys.modules if name.startswith("wdport.parity")]:
         del sys.modules[name]
-    models = PortModels(job["arguments"])
+    model: PortModel | None = None
     while True:
         try:
             asked = receive(questions)
         except BrokenMessage:
             return
         facts: Mapping[str, Any] = asked.facts
-        dtype = str(facts.get("dtype", "float32"))
-        # For all threads of this process.
-        jax.config.update("jax_enable_x64", dtype == "float64")
+        # For all threads of this process, and again for every question: the port's code may have changed them.
+        jax.config.update("jax_enable_x64", job["arguments"]["dtype"] == "float64")
         jax.config.update("jax_default_matmul_precision", "highest")
         try:
+            model = model or PortModel(job["arguments"])
             if facts["do"] == "open":
-                send(answers, {"inputs": models.input_shapes})
+                send(answers, {"inputs": model.input_shapes})
             elif facts["do"] == "use":
-                models.use(dtype, facts["names"], asked.arrays)
+                model.use(facts["names"], asked.arrays)
                 send(answers, {})
             else:
-                outputs, names = models.run(dtype, facts["how"], asked.arrays)
+                outputs, names = model.run(facts["how"], asked.arrays)
                 send(answers, {"names": names}, outputs)
         # Also SystemExit: the port must not end its process without an answer.
         except BaseException as error:

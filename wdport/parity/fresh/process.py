@@ -14,7 +14,7 @@ import signal
 import struct
 import subprocess
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field, fields, is_dataclass
 from functools import cache
@@ -27,6 +27,7 @@ import numpy as np
 from wdport.base.errors import IncompleteError, error_from
 from wdport.base.jax_settings import cache_variables
 from wdport.base.platforms import plain_environment
+from wdport.compare.activities import Say
 from wdport.files.atomic import scratch_folder
 from wdport.models.interface import Array
 
@@ -226,13 +227,17 @@ class Worker:
         self.tell(facts, arrays)
         return self.answer()
 
-    def result(self, say: Callable[[str], None]) -> Message:
-        """Wait for the result of a process that reports its progress; raises the error that it reports."""
+    def begin(self) -> None:
+        """Let a process with one task begin it; until then it only imports its libraries."""
+        self.tell({"do": "begin"})
+
+    def result(self, say: Say) -> Message:
+        """Wait for the result of a process that has begun its task; raises the error that it reports."""
         while True:
             try:
                 message = self.answer()
             except BrokenMessage as error:
-                what = f"the process that compares the layers ended without a verdict ({error})"
+                what = f"the process of the {self.role} ended without a result ({error})"
                 raise IncompleteError("verify", what, "correct the code of the model that ended it") from None
             if "say" in message.facts:
                 say(str(message.facts["say"])[:200])

@@ -1,25 +1,30 @@
-"""The processes that run PyTorch: the reference's side, from the checkpoint; and the comparison of layers.
+"""The processes that run PyTorch: the reference's side, from the checkpoint; the comparison of layers; and the known
+faults.
 
 They are not confined: the reference is the user's own code, and the layers are compared as :func:`wdport.verify` does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, Final
 
 import numpy as np
 
 from wdport.base.errors import WdportError
+from wdport.base.jax_settings import reset_jax
+from wdport.compare.activities import Say
 from wdport.compare.calls import Case
 from wdport.compare.reference import Live, translated
+from wdport.conversion.values import source_tensors
 from wdport.models.interface import Array
 from wdport.parity.file_pair import BothFiles, both_files
 from wdport.parity.fresh.process import BrokenMessage, from_json, receive, send, to_json
-from wdport.parity.model_pair import own_reference, source_tensors, user_reference
+from wdport.parity.model_pair import own_reference, user_reference
 from wdport.parity.planned_items import expected
+from wdport.parity.selftest.run import canary_gate
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair, described
 from wdport.recorder import (
@@ -40,7 +45,7 @@ class ReferenceModel:
 
     def __init__(self, files: BothFiles) -> None:
         self._files, prepared = files, files.prepared
-        tensors = source_tensors(prepared, files.converted)
+        tensors = source_tensors(prepared, files.converted.rounded, files.converted.path)
         self.live: Live = (
             user_reference(files.target, prepared, files.pair.key, tensors if files.converted.rounded else None)
             if files.target
@@ -98,14 +103,14 @@ class ReferenceModel:
         return list(conditioning(self.live.modules["float64"], case, inputs).outputs)
 
 
-def _pair(job: Mapping[str, Any]) -> Pair:
-    return from_json(Pair, job["arguments"]["pair"])
+def _pair(arguments: Mapping[str, Any]) -> Pair:
+    return from_json(Pair, arguments["pair"])
 
 
 def serve_reference(job: Mapping[str, Any], _: list[str], questions: IO[bytes], answers: IO[bytes]) -> None:
     """Answer every question; an error of wdport ends the process after its answer."""
     try:
-        pair = _pair(job)
+        pair = _pair(job["arguments"])
         with both_files(pair, described(pair.converted, pair.own)) as files:
             _answer(ReferenceModel(files), questions, answers)
     except WdportError as error:
@@ -138,18 +143,42 @@ def _answer(model: ReferenceModel, questions: IO[bytes], answers: IO[bytes]) -> 
                 send(answers, {"count": count, "names": names}, outputs)
 
 
-def serve_layers(job: Mapping[str, Any], _: list[str], __: IO[bytes], answers: IO[bytes]) -> None:
-    """Send progress, and then the verdict of :func:`wdport.verify` or its error.
+def serve_task(job: Mapping[str, Any], _: list[str], questions: IO[bytes], answers: IO[bytes]) -> None:
+    """Wait for the message to begin, then send progress, and then the result of the one task or its error."""
+    # Imported while the port runs alone. Its code is not run here before that has ended: it could compute right answers
+    # for the process that must not know them.
+    import torch  # noqa: F401
 
-    For the role ``names``, send the names of gates and layers.
-    """
-    arguments: Mapping[str, Any] = job["arguments"]
     try:
-        if job["role"] == "names":
-            send(answers, asdict(expected(_pair(job))))
-            return
-        resume = Path(arguments["resume"]) if arguments["resume"] else None
-        verdict = compare_files(_pair(job), lambda text: send(answers, {"say": text}), arguments["repro"], resume)
-        send(answers, {"verdict": to_json(verdict)})
+        receive(questions)
+    except BrokenMessage:  # the process that waits for the result has ended
+        return
+    reset_jax()
+    try:
+        send(answers, TASKS[job["role"]](job["arguments"], lambda text: send(answers, {"say": text})))
     except WdportError as error:
         send(answers, {"error": error.as_data})
+
+
+def _layers(arguments: Mapping[str, Any], say: Say) -> dict[str, object]:
+    """The verdict of :func:`wdport.verify`."""
+    resume = Path(arguments["resume"]) if arguments["resume"] else None
+    return {"verdict": to_json(compare_files(_pair(arguments), say, arguments["repro"], resume))}
+
+
+def _names(arguments: Mapping[str, Any], _: Say) -> dict[str, object]:
+    """The names of gates and layers."""
+    return asdict(expected(_pair(arguments)))
+
+
+def _known_faults(arguments: Mapping[str, Any], _: Say) -> dict[str, object]:
+    """The gate of the known faults."""
+    return {"gate": to_json(canary_gate(arguments["loose"], arguments["source"]))}
+
+
+TASKS: Final[Mapping[str, Callable[[Mapping[str, Any], Say], dict[str, object]]]] = {
+    "layers": _layers,
+    "names": _names,
+    "known faults": _known_faults,
+}
+"""By role, the task of a process that has only one, which returns its result."""

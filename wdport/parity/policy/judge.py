@@ -130,8 +130,7 @@ def judge(verdict: Verdict, terms: Terms, today: date, canaries: Gate | None = N
         first = replace(first, facts=(*first.facts, *map(notice, skipped)))
         verdict = replace(verdict, gates=(first, *others))
     if canaries is not None:
-        seconds = verdict.seconds + (canaries.seconds or 0.0)
-        verdict = replace(verdict, gates=(*verdict.gates, canaries), seconds=seconds)
+        verdict = replace(verdict, gates=(*verdict.gates, canaries))
     if terms.policy is not None:
         verdict = apply_policy(verdict, terms.policy, today)
     if terms.baseline is not None:

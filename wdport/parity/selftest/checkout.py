@@ -6,7 +6,6 @@ They are code, so they are looked for only next to this package, never in the cu
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from importlib.machinery import PathFinder
 from importlib.util import module_from_spec
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 if TYPE_CHECKING:
+    from wdport.compare.activities import Say
     from wdport.families.faults import Bounds
     from wdport.parity.selftest.result import GroupResult, Variant
 
@@ -32,9 +32,7 @@ class AllFaults(Protocol):
     FAMILIES: tuple[str, ...]
     """The families with known faults."""
 
-    def run_faults(
-        self, family: str, held: Bounds, say: Callable[[str], None]
-    ) -> tuple[list[GroupResult], list[Variant], bool]:
+    def run_faults(self, family: str, held: Bounds, say: Say) -> tuple[list[GroupResult], list[Variant], bool]:
         """The results of all faults and correct variants of a family, or of all if it is ""; and whether causes are
         looked for. Raises :class:`wdport.UsageError` if the family has no known faults."""
 

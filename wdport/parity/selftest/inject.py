@@ -13,7 +13,7 @@ from typing import cast
 import jax
 
 from wdport.base.errors import IncompleteError, InternalError, MisfitError
-from wdport.compare.calls import layer_of
+from wdport.compare.calls import CASES, Case, layer_of
 from wdport.compare.findings import Gate
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.families.faults import Bounds, FaultSet, Kill, Mutant, fate
@@ -55,17 +55,17 @@ class Judgement:
 
 def run_mutants(
     specimen: Specimen, chosen: Callable[[Mutant], bool] = lambda _: True, held: Bounds | None = None,
-    diagnose: bool = True, single: bool = False,
+    diagnose: bool = True, single: bool = False, probes: Sequence[Case] | None = None,
 ) -> Iterator[Kill]:  # fmt: skip
     """Try every chosen mutant of the specimen's family at one place, under the bounds ``held`` (default: those in
     force). ``diagnose`` looks for the probable cause; ``single`` also measures what float32 alone and fixed tolerances
-    would report."""
+    would report; ``probes`` are the cases to run, all if ``None``."""
     layers = specimen.layers()
     for mutant in (mutant for mutant in specimen.faults.mutants(specimen.config) if chosen(mutant)):
         places = mutant.places(layers)
         if not places:
             raise InternalError(mutant.name, f"matches no layer of {specimen.name}", "correct its pattern")
-        yield inject(specimen, mutant, places[len(places) // 2], held, diagnose, single)
+        yield inject(specimen, mutant, places[len(places) // 2], held, diagnose, single, probes)
 
 
 NOTHING = Mutant("no fault", ("",), lambda *_: nullcontext(), equivalent="nothing is changed")
@@ -74,9 +74,9 @@ NOTHING = Mutant("no fault", ("",), lambda *_: nullcontext(), equivalent="nothin
 
 def inject(
     specimen: Specimen, mutant: Mutant, place: str, held: Bounds | None = None, diagnose: bool = False,
-    single: bool = False,
+    single: bool = False, probes: Sequence[Case] | None = None,
 ) -> Kill:  # fmt: skip
-    setup = Setup(eager=True, network=True, brief=not single, causes=diagnose)
+    setup = Setup(eager=True, network=True, brief=not single, causes=diagnose, probes=probes)
     judgement = judge(specimen, [(mutant, place)], held, setup)
     kill = kill_of(specimen, mutant, place, judgement)
     if diagnose:
@@ -158,11 +158,12 @@ def find_canary() -> FaultSet:
 
 
 def quick_faults(held: Bounds) -> Iterator[Kill]:
-    """Yield the outcomes of the canary's faults, which together go through every gate."""
+    """Yield the outcomes of the canary's faults, which together go through every gate, on the first case alone: others
+    have other shapes, for which every operation of an eager port is compiled again."""
     canary = find_canary()
     family, specimen = canary.family, Specimen("the smallest port", canary, canary.smallest)
-    yield inject(specimen, NOTHING, "", held)
-    yield from run_mutants(specimen, held=held, diagnose=False)
+    yield inject(specimen, NOTHING, "", held, probes=CASES[:1])
+    yield from run_mutants(specimen, held=held, diagnose=False, probes=CASES[:1])
     for group in canary.around(held):
         yield from group.kills
     yield from cast(UseFaults, provided("canary"))(family, specimen, held)

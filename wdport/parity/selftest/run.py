@@ -7,20 +7,18 @@ import platform
 import time
 from dataclasses import replace
 from importlib.metadata import version
-from importlib.util import find_spec
 
 import jax
 
-from wdport.base.errors import MachineError, UsageError
-from wdport.compare.findings import GATES, Gate, fact, notice
+from wdport.base.errors import UsageError
+from wdport.compare.activities import Say
+from wdport.compare.findings import GATES, Gate, fact
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.programs import release_memory
-from wdport.compare.run_cases import Say
 from wdport.families.faults import Bounds, FaultGroup, Kill
-from wdport.parity.policy.policy import Policy, loosened
 from wdport.parity.selftest.checkout import WHERE, all_faults
 from wdport.parity.selftest.inject import quick_faults
-from wdport.parity.selftest.kept import found_before, keep_found
+from wdport.parity.selftest.known_faults import keep_found, require_torch
 from wdport.parity.selftest.result import GroupResult, SelftestResult, Variant
 
 AT_ONCE = 25
@@ -63,23 +61,19 @@ def run_selftest(
     return SelftestResult(tuple(groups), tuple(variants), every is None, causes, limits, _environment(), seconds, note)
 
 
-def canary_gate(policy: Policy | None) -> Gate:
-    """Gate known faults (S): a dozen known faults in a small model, which must all be found under the policy's bounds.
-    They are not tried again if they were all found on this machine, see :mod:`wdport.parity.selftest.kept`.
+def canary_gate(loose: Bounds, source: str) -> Gate:
+    """Gate known faults (S): a dozen known faults in a small model, which must all be found under the bounds that
+    the policy in the file ``source`` loosens. That all were found is kept, see
+    :mod:`wdport.parity.selftest.known_faults`.
 
-    Raises :class:`MachineError` without torch, which comparing with a recording does not need.
+    Raises :class:`MachineError` without torch.
     """
-    require_torch("verify", "install wdport[torch], or give --no-canary")
-    loose = loosened(policy) if policy else {}
-    if before := found_before(loose):
-        text = f"not tried again: all were found on {before.day} with the same versions, bounds and code"
-        return GATES["S"].gate(before.count, before.count, facts=(notice(f"{text}, in {before.seconds:.0f} s"),))
     begun = time.monotonic()
     kills = run_quick(loose or None)
     seconds = time.monotonic() - begun
     missed = [fact(f"{kill.mutant} ({kill.example}) is not found", kill.mutant) for kill in kills if not kill.right]
-    if missed and policy and loose:
-        missed.append(fact(f"the bounds of {policy.source} are too loose: tighten {', '.join(loose)}"))
+    if missed and loose:
+        missed.append(fact(f"the bounds of {source} are too loose: tighten {', '.join(loose)}"))
     gate = replace(GATES["S"].gate(len(kills), max(len(kills), 1), facts=tuple(missed)), seconds=seconds)
     if gate.passed:
         keep_found(loose, len(kills), seconds)
@@ -98,12 +92,6 @@ def run_quick(bounds: Bounds | None = None) -> tuple[Kill, ...]:
     """
     require_torch("selftest", "install wdport[torch]")
     return tuple(quick_faults({**default_bounds(), **(bounds or {})}))
-
-
-def require_torch(where: str, fix: str) -> None:
-    """Raise :class:`MachineError` without torch."""
-    if find_spec("torch") is None:
-        raise MachineError(where, "known faults need torch, which is not installed", fix)
 
 
 def gather(group: FaultGroup, say: Say) -> GroupResult:

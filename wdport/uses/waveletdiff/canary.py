@@ -4,7 +4,7 @@ the smallest port.
 Most faults of transforms affect both directions, so that the round trip is still exact: only a comparison with
 PyWavelets detects them.
 
-`verify` tries all of these faults before it judges by a policy, and `wdport selftest --quick` shows them. A source
+`verify` tries all of these faults when it judges by a policy, and `wdport selftest --quick` shows them. A source
 checkout has all known bugs, in ``parity_tests/faults``, which are built from the same functions.
 """
 

@@ -1,5 +1,8 @@
-"""The known faults that were all found on this machine: which are found depends on the versions, the bounds and the
-code of wdport, and not on the model, so they are not tried again."""
+"""The known faults under a policy: tried in a separate process while a pair is compared.
+
+Which are found depends on the versions, the bounds and the code of wdport, and not on the model: if all were found on
+this machine, they are not tried again.
+"""
 
 from __future__ import annotations
 
@@ -7,21 +10,69 @@ import hashlib
 import json
 import os
 import platform
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 
 import jax
 
-from wdport.base.errors import WdportError, printable
+from wdport.base.errors import MachineError, WdportError, printable
 from wdport.base.jax_settings import Unusable, cache_folder, chosen_numerics
+from wdport.compare.activities import Say
+from wdport.compare.findings import GATES, Gate, notice
 from wdport.files.atomic import write_text
 from wdport.files.outputs import writable
+from wdport.parity.fresh.process import Worker, from_json
+from wdport.parity.policy.policy import Policy, loosened
 
 PACKAGES = ("wdport", "torch", "keras", "jax", "jaxlib", "numpy")
+
+
+class KnownFaults:
+    """The gate known faults (S), which is the same for every pair under a policy."""
+
+    def __init__(self) -> None:
+        self._gate: Gate | None = None
+
+    @contextmanager
+    def tried(self, policy: Policy | None) -> Iterator[Callable[[Say], Gate]]:
+        """Inside, the faults are tried, unless they were before; the function waits for their gate.
+
+        Raises :class:`MachineError` without torch, which comparing with a recording does not need.
+        """
+        require_torch("verify", "install wdport[torch], or give --no-canary")
+        loose = loosened(policy) if policy else {}
+        self._gate = self._gate or _found_before(loose)
+        if self._gate is not None:
+            gate = self._gate
+            yield lambda _: gate
+            return
+        with Worker("known faults", {"loose": loose, "source": policy.source if policy else ""}) as worker:
+            worker.begin()
+            yield lambda say: self._wait(worker, say)
+
+    def _wait(self, worker: Worker, say: Say) -> Gate:
+        say("trying known faults")
+        self._gate = from_json(Gate, worker.result(say).facts["gate"])
+        return self._gate
+
+
+def require_torch(where: str, fix: str) -> None:
+    """Raise :class:`MachineError` without torch."""
+    if find_spec("torch") is None:
+        raise MachineError(where, "known faults need torch, which is not installed", fix)
+
+
+def _found_before(loose: Mapping[str, float]) -> Gate | None:
+    """The gate, if all faults were found before."""
+    if (before := found_before(loose)) is None:
+        return None
+    text = f"not tried again: all were found on {before.day} with the same versions, bounds and code"
+    return GATES["S"].gate(before.count, before.count, facts=(notice(f"{text}, in {before.seconds:.0f} s"),))
 
 
 @dataclass(frozen=True)
