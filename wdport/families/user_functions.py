@@ -22,7 +22,8 @@ from wdport import recorder
 from wdport.base.errors import MisfitError, WdportError, error_of
 from wdport.checkpoint.error_context import located
 from wdport.compare.programs import TRACING
-from wdport.files.keras_file import CONFIG, open_weights, quiet_hdf5
+from wdport.files.atomic import scratch_folder
+from wdport.files.keras_file import CONFIG, WEIGHTS, open_weights, quiet_hdf5
 from wdport.models.interface import Array, Document, KerasModel
 from wdport.models.keras_inputs import model_arguments, state_inputs
 from wdport.models.keras_runtime import (
@@ -102,12 +103,26 @@ def read_saved(target: str, model: KerasModel, path: Path) -> dict[str, Array]:
         # Integers have no NaN; a variable of integers that the file lacks keeps its value.
         if np.dtype(variable.dtype).kind == "f":
             set_variable(variable, np.full(variable.shape, np.nan, np.float32))
-    try:
-        model.load_weights(path)
-    except Exception as error:
-        what = f"Keras does not load it into {target} ({type(error).__name__})"
-        raise MisfitError(path, what, "convert the checkpoint again") from error
+    with _weights_file(path) as file:
+        try:
+            model.load_weights(file)
+        except Exception as error:
+            what = f"Keras does not load it into {target} ({type(error).__name__})"
+            raise MisfitError(path, what, "convert the checkpoint again") from error
     return {name: np.asarray(variable.value) for name, variable in variables_by_path(model).items()}
+
+
+@contextmanager
+def _weights_file(path: Path) -> Iterator[Path]:
+    """The weights file in an archive, extracted, or ``path`` if it is one.
+
+    Keras reads from within the archive, where Python before 3.12 starts from the beginning for every step back.
+    """
+    if path.name.endswith(".h5"):
+        yield path
+    else:
+        with scratch_folder() as folder, zipfile.ZipFile(path) as archive:
+            yield Path(archive.extract(WEIGHTS, folder))
 
 
 def saved_model(path: Path, dtype: str) -> KerasModel:
