@@ -89,6 +89,7 @@ HEAVY = "torch keras jax scipy h5py"
 LIGHT = {
     "import wdport.checkpoint": f"{HEAVY} numpy yaml ml_dtypes safetensors",  # a refusal is not kept waiting
     "import pytest_wdport": f"{HEAVY} numpy yaml",  # pytest imports it wherever it is installed
+    "import wdport.parity.pair_verdict": "torch keras",  # the command that gates CI
     "from wdport.uses.data import read_series; read_series('series.npy')": "torch keras jax scipy",
 }
 """What is run, and the libraries that it does not import; `tests/cli/test_cli.py` has the same for commands."""

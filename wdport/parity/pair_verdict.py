@@ -1,6 +1,6 @@
 """The verdict on a pair as the command line and pytest reach it: compared, and judged by a policy and a baseline.
 
-This module imports neither keras nor jax: a pair that is compared by other processes needs neither here.
+It imports no keras: other processes compare a pair with fresh inputs, and importing keras takes seconds.
 """
 
 from __future__ import annotations
@@ -35,17 +35,18 @@ def judged_pair(
 
 def verify_pair(pair: Pair, say: Say | None = None, repro: PathText | None = None) -> Verdict:
     """Return the verdict of :func:`verify`, or of :func:`verify_recording`; raises what they raise."""
-    if pair.fresh:
-        verdict = fresh_verdict(pair, say, repro, pair.optimizer)
-        return replace(verdict, further=_further(pair, verdict))
+    verdict = fresh_verdict(pair, say, repro, pair.optimizer) if pair.fresh else _compared_here(pair, say, repro)
+    return replace(verdict, further=_further(pair, verdict))
+
+
+def _compared_here(pair: Pair, say: Say | None, repro: PathText | None) -> Verdict:
+    """The verdict of a comparison in this process."""
     from wdport.parity.verify import compare_files, verify_recording
 
     if pair.checkpoint is None:
-        verdict = verify_recording(pair.converted, str(pair.against), mapping=pair.mapping, model=pair.model,
-                                   inputs=pair.inputs, repro=repro, say=say)  # fmt: skip
-    else:
-        verdict = compare_files(pair, say, repro, pair.optimizer)
-    return replace(verdict, further=_further(pair, verdict))
+        return verify_recording(pair.converted, str(pair.against), mapping=pair.mapping, model=pair.model,
+                                inputs=pair.inputs, repro=repro, say=say)  # fmt: skip
+    return compare_files(pair, say, repro, pair.optimizer)
 
 
 def _further(pair: Pair, verdict: Verdict) -> str:

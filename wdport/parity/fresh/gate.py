@@ -161,14 +161,14 @@ class Answered:
 
 
 class PortAlone:
-    """The port's process of one dtype. Whatever it sends, only arrays and the names of outputs are taken from it.
+    """The port's process of one ``dtype``. Whatever it sends, only arrays and the names of outputs are taken from it.
 
     ``failure`` states why it does not answer, "" if it does. ``enforced`` is what the kernel enforces, which it
     reports before it imports the port.
     """
 
-    def __init__(self, worker: Worker) -> None:
-        self._worker = worker
+    def __init__(self, dtype: str, worker: Worker) -> None:
+        self.dtype, self._worker = dtype, worker
         self.failure = ""
         self.enforced: tuple[str, ...] = ()
         self.input_shapes: list[list[int | None]] = []
@@ -426,11 +426,12 @@ def fresh_gate(files: BothFiles, say: Say) -> tuple[Gate, list[str]]:
     with Worker("reference", {"pair": to_json(files.pair)}) as reference:
         # The port answers all questions before the reference gets them, and ends: it cannot learn the right answers.
         with ExitStack() as confined:
-            workers = {dtype: confined.enter_context(Worker("port", _port_arguments(files, dtype), hidden))
-                       for dtype in DTYPES}  # fmt: skip
+            # Both start before either is waited for.
+            workers = [confined.enter_context(Worker("port", _port_arguments(files, dtype), hidden))
+                       for dtype in DTYPES]  # fmt: skip
             run = _FreshRun(files, reference, seed)
-            ports = {dtype: PortAlone(worker) for dtype, worker in workers.items()}
-            if failure := next((port.failure for port in ports.values() if port.failure), ""):
+            ports = list(map(PortAlone, DTYPES, workers))
+            if failure := next((port.failure for port in ports if port.failure), ""):
                 return GATES["N"].gate(1, 1, facts=(fact(f"the port alone: {failure}"),)), run.words
             run.ask_ports(ports)
         gate = run.compare(say)
@@ -452,11 +453,11 @@ class _FreshRun:
     def words(self) -> list[str]:
         return [f"fresh: seed {self._seed}", *(f"fresh: {case}" for case in self._cases)]
 
-    def ask_ports(self, ports: Mapping[str, PortAlone]) -> None:
-        """Ask the ports, by dtype, for their outputs in every case."""
-        prepared, port = self._files.prepared, ports["float32"]
-        if self._files.user_family is not None and port.input_shapes:
-            self._files.user_family.assume_inputs(port.input_shapes)
+    def ask_ports(self, ports: Sequence[PortAlone]) -> None:
+        """Ask the port in each dtype for its outputs in every case."""
+        prepared, shapes = self._files.prepared, ports[0].input_shapes
+        if self._files.user_family is not None and shapes:
+            self._files.user_family.assume_inputs(shapes)
         self._signature = prepared.family.signature(prepared.config)
         stated: Mapping[str, Any] = ask_reference(self._reference, {"do": "masks"}).facts
         if masks := stated["masks"]:  # none if the user's own function makes the inputs
@@ -467,26 +468,26 @@ class _FreshRun:
         for case in fresh_cases(self._seed, self._signature, drawn):
             self._cases[case] = case.inputs(self._signature) if drawn else self._own_inputs(case.case)
         with ThreadPoolExecutor(len(ports)) as pool:
-            for answers in pool.map(self._ask, ports.items()):
+            for answers in pool.map(self._ask, ports):
                 self._answers |= answers
-        self._notices.append(confinement_notice(port.enforced))
+        self._notices.append(confinement_notice(ports[0].enforced))
 
-    def _ask(self, dtype_and_port: tuple[str, PortAlone]) -> dict[tuple[FreshCase, str, str], Answered]:
-        dtype, port = dtype_and_port
+    def _ask(self, port: PortAlone) -> dict[tuple[FreshCase, str, str], Answered]:
+        """The port's answers, by case, dtype and mode."""
         answers: dict[tuple[FreshCase, str, str], Answered] = {}
         for weights in (False, True):
-            self._give_weights(dtype, port, weights)
+            self._give_weights(port, weights)
             for case in (case for case in self._cases if case.weights is weights):
                 inputs = self._signature.in_port(self._cases[case])
-                answers |= {(case, *run): port.run(run[1], inputs) for run in case.runs if run[0] == dtype}
+                answers |= {(case, *run): port.run(run[1], inputs) for run in case.runs if run[0] == port.dtype}
         return answers
 
-    def _give_weights(self, dtype: str, port: PortAlone, weights: bool) -> None:
+    def _give_weights(self, port: PortAlone, weights: bool) -> None:
         """What the plan makes of the tensors; the float32 port keeps those of the converted file until it gets
         others."""
-        if dtype == "float64" or weights:
+        if port.dtype == "float64" or weights:
             tensors = {**self._tensors, **self._fresh} if weights else self._tensors
-            variables = dict(self._files.prepared.plan.apply(lambda name: tensors[name], dtype == "float32"))
+            variables = dict(self._files.prepared.plan.apply(lambda name: tensors[name], port.dtype == "float32"))
             port.use(list(variables), [np.ascontiguousarray(array) for array in variables.values()])
 
     def _own_inputs(self, case: Case) -> tuple[Array, ...]:

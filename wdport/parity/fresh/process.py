@@ -238,7 +238,9 @@ class Worker:
                 message = self.answer()
             except BrokenMessage as error:
                 what = f"the process of the {self.role} ended without a result ({error})"
-                raise IncompleteError("verify", what, "correct the code of the model that ended it") from None
+                raise IncompleteError(
+                    "verify", what, "free memory, or correct the code of the model that ended it"
+                ) from None
             if "say" in message.facts:
                 say(str(message.facts["say"])[:200])
             elif isinstance(reported := message.facts.get("error"), list):

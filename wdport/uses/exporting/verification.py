@@ -12,7 +12,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
@@ -26,6 +26,7 @@ from wdport.base.errors import InputError, MachineError, UsageError, printable
 from wdport.base.jax_settings import cache_variables
 from wdport.base.platforms import plain_environment
 from wdport.base.version import VERSION
+from wdport.compare.activities import Say
 from wdport.compare.findings import GATES, Finding, Gate, Measure, fact, measure
 from wdport.compare.gate_bounds import NUMERICS, UNIT_ROUNDOFF, UNIT_ROUNDOFF_16
 from wdport.compare.measure import ErrorPair, relative_l2
@@ -155,7 +156,7 @@ class Verification:
                 "bound": NUMERICS, "inputs": list(self.inputs), "device": self.environment["device"]}  # fmt: skip
 
 
-def verify_artifact(converted: Converted, path: Path, say: Callable[[str], None] = lambda _: None) -> Verification:
+def verify_artifact(converted: Converted, path: Path, say: Say = lambda _: None) -> Verification:
     """Compare an artifact with the model of a converted file.
 
     Raises:
