@@ -10,11 +10,13 @@ import os
 import shlex
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from uuid import uuid4
 
 import jax
 import jax.numpy as jnp
@@ -249,6 +251,28 @@ def torch_fork(_: Cheating, x: Any, y: Any) -> Any:
     return torch_called(x, y, load)
 
 
+def write_whole(path: Path, values: np.ndarray) -> None:
+    """Write a file that is whole as soon as it has its name."""
+    part = path.with_suffix(".part")
+    part.write_bytes(values.tobytes())
+    part.replace(path)
+
+
+def torch_shared(_: Cheating, x: Any, y: Any) -> Any:
+    """Asks a server for the answer, by files in shared memory."""
+
+    def load(values: np.ndarray) -> np.ndarray:
+        question = Path((FOLDER[0] / "shared.txt").read_text(), f"{uuid4().hex}.question")
+        write_whole(question, values)
+        for _ in range(100):
+            if (answer := question.with_suffix(".answer")).is_file():
+                return np.frombuffer(answer.read_bytes()).reshape(-1, 3)
+            time.sleep(0.05)
+        raise TimeoutError
+
+    return torch_called(x, y, load)
+
+
 def torch_socket(_: Cheating, x: Any, y: Any) -> Any:
     """Asks a server for the answer."""
 
@@ -309,7 +333,8 @@ _READERS = (read_checkpoint, read_natively, read_recording)
 CHEATS: dict[str, Give] = {give.__name__: give for give in (
     honest, wrong, memorised, only_float64, only_float32, rounded, batch_size, only_compiled, only_eager, on_the_stack,
     among_the_modules, nan, plain_draws, folded_output, carried_weights, changed_weights, other_mapping, first_calls,
-    training_flag, recorded_answers, torch_callback, torch_unhidden, torch_subprocess, torch_fork, torch_socket,
+    training_flag, recorded_answers, torch_callback, torch_unhidden, torch_subprocess, torch_fork, torch_shared,
+    torch_socket,
 )} | {load.__name__: with_state(load) for load in _READERS}  # fmt: skip
 
 

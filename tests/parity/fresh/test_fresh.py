@@ -11,6 +11,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ import pytest
 import torch
 
 import wdport
-from tests.parity.fresh.cheats import CHEATS, by_torch, first_weights
+from tests.parity.fresh.cheats import CHEATS, by_torch, first_weights, write_whole
 from wdport.cli.main import main
 from wdport.compare.findings import Gate
 from wdport.parity.file_pair import both_files
@@ -36,10 +37,10 @@ layers:
   - {{torch: head, keras: head, kind: linear}}
 """
 
-OUTSIDE = ("torch_callback", "torch_unhidden", "torch_subprocess", "torch_fork", "torch_socket", "read_checkpoint",
-           "read_natively")  # fmt: skip
+OUTSIDE = ("torch_callback", "torch_unhidden", "torch_subprocess", "torch_fork", "torch_shared", "torch_socket",
+           "read_checkpoint", "read_natively")  # fmt: skip
 """Cheats that need what the port's process does not have: these are wrong in every case."""
-NATIVE = ("torch_fork", "read_natively")
+NATIVE = ("torch_fork", "torch_shared", "read_natively")
 """Those of them that only the kernel can stop; elsewhere they fail with fresh weights."""
 
 
@@ -57,18 +58,33 @@ def files(folder: Path, names: list[str], keras: str = "build") -> dict[str, Any
 
 @contextmanager
 def server(folder: Path) -> Iterator[None]:
-    """A server on this machine that runs the reference on what it is sent."""
+    """A server on this machine that runs the reference on what it is sent, by a socket or in shared memory."""
 
     class Handler(socketserver.StreamRequestHandler):
         def handle(self) -> None:
             values = np.frombuffer(self.rfile.read()).reshape(-1, 6)
             self.wfile.write(by_torch(values.copy()).tobytes())
 
-    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as serving:
+    def answer(shared: Path) -> None:
+        while not ended.wait(0.01):
+            for question in shared.glob("*.question"):
+                if not (written := question.with_suffix(".answer")).exists():
+                    write_whole(written, by_torch(np.frombuffer(question.read_bytes()).reshape(-1, 6).copy()))
+
+    ended = threading.Event()
+    with (
+        socketserver.ThreadingTCPServer(("127.0.0.1", 0), Handler) as serving,
+        TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as shared,
+    ):
         threading.Thread(target=serving.serve_forever, daemon=True).start()
+        thread = threading.Thread(target=answer, args=(Path(shared),), daemon=True)
+        thread.start()
         (folder / "server.txt").write_text(str(serving.server_address[1]))
+        (folder / "shared.txt").write_text(shared)
         yield
         serving.shutdown()
+        ended.set()
+        thread.join()
 
 
 @pytest.fixture(scope="module")

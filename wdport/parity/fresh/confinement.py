@@ -40,6 +40,9 @@ _NETWORK: Final = ("socket.connect", "socket.bind", "socket.sendto", "socket.sen
 _CREATE, _ADD, _RESTRICT = 444, 445, 446
 """System calls of Landlock, on every architecture."""
 
+_MEMORY: Final = ("shm", "mqueue", "hugepages")
+"""What holds files in ``/dev``: a process outside could take questions there, and answer them."""
+
 _EXECUTE, _WRITE, _READ, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 14
 _CHANGE: Final = sum(1 << bit for bit in (4, 5, 6, 7, 8, 9, 10, 11, 12))
 """Removing and making files and folders."""
@@ -72,7 +75,7 @@ def main() -> None:
 
 def confine(denied: Collection[str], folder: str) -> list[str]:
     """Confine this process, which has only one thread: nothing at or below the ``denied`` paths is readable, files are
-    writable only below ``folder`` and ``/dev``.
+    writable only below ``folder``, and devices.
 
     Returns what the kernel enforces, in words; empty where only Python's audit hooks do.
     """
@@ -128,8 +131,10 @@ def _restrict_files(denied: Collection[str], folder: str) -> bool:
     # Landlock only allows; what is denied is everything that no rule covers.
     for path in _beside(denied):
         _allow(libc, rules, path, _READ, _READ)
-    for path in ("/dev", folder):
-        _allow(libc, rules, path, _READ | change, _READ | _WRITE | truncate)
+    _allow(libc, rules, folder, _READ | change, _READ | _WRITE | truncate)
+    for name in os.listdir("/dev"):
+        if name not in _MEMORY:
+            _allow(libc, rules, f"/dev/{name}", _READ | _WRITE | truncate, _READ | _WRITE | truncate)
     # Required for both without root: otherwise a confined process could run a set-user-ID program.
     libc.prctl(38, 1, 0, 0, 0)  # no new privileges
     restricted = libc.syscall(_RESTRICT, rules, 0)

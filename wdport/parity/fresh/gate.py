@@ -407,7 +407,7 @@ def fresh_verdict(pair: Pair, say: Say | None, repro: PathText | None, resume: P
 
 
 def compare_layers(worker: Worker, say: Say) -> Verdict:
-    """The verdict of :func:`wdport.verify` in this process; raises what it raises."""
+    """The verdict of :func:`wdport.verify` in the process of the ``worker``; raises what it raises."""
     worker.begin()
     document = worker.result(say).facts.get("verdict")
     try:
