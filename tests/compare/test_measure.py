@@ -11,9 +11,9 @@ import pytest
 
 from wdport.base.errors import MisfitError
 from wdport.compare.calls import Call, ExpectedCall
+from wdport.compare.explained import explained
 from wdport.compare.findings import FED, GATES, Finding, label, letter_of
 from wdport.compare.gate_bounds import UNIT_ROUNDOFF
-from wdport.compare.gates import explained
 from wdport.compare.layer_errors import InPort, floors_of, narrowed, tap_errors
 from wdport.compare.measure import ErrorPair, Ranges, float32_share, like, relative_l2, ulps
 from wdport.compare.taps import Tap

@@ -14,9 +14,9 @@ import pytest
 import torch
 from torch import nn
 
+from wdport.compare.flatten_order import agreeing
 from wdport.compare.layouts import Layout, axes
 from wdport.compare.pairs import Pair
-from wdport.compare.relations import agreeing
 from wdport.compare.settings import compare_pair, differences, differing
 from wdport.uses.masked_lm.port import TokenEmbedding
 

@@ -17,7 +17,7 @@ from parity_tests.faults.waveletdiff import FAULTS
 from tests.bad.ground import ground
 from tests.families.toys import edges
 from wdport.compare import measure
-from wdport.compare import run_cases as engine
+from wdport.compare.case_runs import CaseRuns
 from wdport.parity.selftest import inject
 from wdport.parity.selftest.inject import run_training_faults
 from wdport.parity.selftest.run import canary_gate, run_quick, run_selftest
@@ -54,7 +54,7 @@ def test_every_caller_fails_without_the_engine(caller: str, monkeypatch: pytest.
     def broken(*_: object) -> None:
         raise ZeroDivisionError("the engine is broken")
 
-    monkeypatch.setattr(engine._Engine, "run", broken)
+    monkeypatch.setattr(CaseRuns, "of", broken)
     monkeypatch.setenv("WDPORT_COMPILE_CACHE", "off")  # known faults that were found before are not tried
     with pytest.raises(ZeroDivisionError, match="the engine is broken"):
         CALLERS[caller]()

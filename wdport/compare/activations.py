@@ -18,8 +18,7 @@ from wdport.compare.calls import Call, ExpectedCall
 from wdport.compare.layouts import AFTER
 from wdport.compare.pairs import Pair, computes_as_keras, computes_as_torch, is_keras, is_torch
 from wdport.compare.relations import same
-from wdport.compare.setting_checks import equal
-from wdport.compare.setting_values import Setting, plain, text
+from wdport.compare.setting_values import Setting, equal, plain, text
 from wdport.compare.taps import Tap
 from wdport.mapping.kinds import CATALOGUE
 from wdport.mapping.kinds.activations import ACTIVATIONS, BY_CLASS, Activation

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, field
 from typing import Annotated
 
 from wdport.base.shared_types import Number, about
 from wdport.compare.calls import Answers, Calls
+from wdport.compare.findings import Finding
 from wdport.compare.gate_bounds import LOGIC, NUMERICS
 from wdport.compare.measure import ErrorPair
 from wdport.models.interface import Array
@@ -50,6 +51,14 @@ class TapResult:
     only: Annotated[str, about(
         "The only inputs with which the layer differs in float64, if not with all; empty otherwise.")] = ""  # fmt: skip
 
+    def add(self, errors: LayerErrors) -> None:
+        """Add the float64 errors of one case."""
+        self.isolated = max(self.isolated, errors.isolated)
+        self.inputs = max(self.inputs, errors.inputs)
+        self.cumulative = max(self.cumulative, errors.cumulative)
+        self.conditioned = max(self.conditioned, errors.conditioned)
+        self.share32 = (max(self.share32[0], errors.share32[0]), max(self.share32[1], errors.share32[1]))
+
     def add_float32(self, pair: ErrorPair) -> None:
         """Add the float32 errors of its isolated outputs in one case."""
         self.rms_ratio, self.max_ratio = max(self.rms_ratio, pair.rms_ratio), max(self.max_ratio, pair.max_ratio)
@@ -62,6 +71,44 @@ class TapResult:
     def fed(self, logic: float = LOGIC, numerics: float = NUMERICS) -> bool:
         """Whether the surrounding code feeds it the reference's inputs, within the same bounds."""
         return self.inputs <= logic and self.inputs_ratio <= numerics
+
+
+@dataclass
+class LayerErrors:
+    """The float64 errors of a layer or an output in one case; the fields are those of :class:`TapResult`.
+
+    ``wrong`` are the samples in which it differs, empty if unknown; ``None`` if it does not.
+    """
+
+    isolated: float
+    inputs: float
+    cumulative: float
+    conditioned: float = 0.0
+    share32: tuple[float, float] = (0.0, 0.0)
+    wrong: Collection[int] | None = None
+
+
+@dataclass
+class CaseErrors:
+    """What one case shows in float64.
+
+    Attributes:
+        layers: the errors of every layer; ``None`` where it did not run on both sides.
+        outputs: the errors of the network's outputs.
+        arranged: layers whose values are in another order while everything after them agrees, with the order.
+        left_out: the kinds of the samples in which one rounding decides a layer's result.
+        misfits: shapes that do not fit, unless layers are in another order.
+        findings: what else is to be known about the case.
+        evidence: the calls of the port if it is faulty.
+    """
+
+    layers: dict[str, LayerErrors | None] = field(default_factory=dict)
+    outputs: dict[str, LayerErrors] = field(default_factory=dict)
+    arranged: dict[str, str] = field(default_factory=dict)
+    left_out: dict[str, dict[str, None]] = field(default_factory=dict)
+    misfits: dict[str, str] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+    evidence: Evidence | None = None
 
 
 @dataclass(frozen=True)

@@ -7,15 +7,11 @@ port's layer should have, or :data:`UNKNOWN` if it cannot be determined.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from math import isclose
 from typing import Any
 
 from wdport.compare.pairs import Pair, is_keras
-from wdport.compare.setting_values import named
+from wdport.compare.setting_values import equal, named
 from wdport.mapping.kinds import CATALOGUE
-
-NEAR = 1e-5
-"""Relative difference of numbers that count as equal: 0.001 is stored as 0.0010000000474975 in float32."""
 
 UNKNOWN = object()
 
@@ -26,14 +22,6 @@ NORMS = tuple(
     {name for kind in CATALOGUE if any(check.keras == "axis" for check in kind.compared) for name in kind.keras}
 )
 """Layers of Keras with an ``axis`` of features or channels."""
-
-
-def equal(theirs: object, ours: object, _: object = None) -> bool:
-    if isinstance(theirs, int) and isinstance(ours, int):  # exactly: 128,256 and 128,257 words are different tables
-        return theirs == ours
-    if isinstance(theirs, (int, float)) and isinstance(ours, (int, float)):
-        return isclose(theirs, ours, rel_tol=NEAR)
-    return bool(theirs == ours)
 
 
 def _epsilon(theirs: object, ours: object, _: Pair) -> bool:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 
 from wdport.compare.activations import applied, unlike
 from wdport.compare.pairs import Pair, computes_as_torch, is_keras, is_torch
-from wdport.compare.setting_checks import ALIKE, EXPECTED, UNKNOWN, equal, every
-from wdport.compare.setting_values import Setting, named, plain, setting, text, told
+from wdport.compare.setting_checks import ALIKE, EXPECTED, UNKNOWN, every
+from wdport.compare.setting_values import Setting, equal, named, plain, setting, text, told
 from wdport.mapping.kinds import CATALOGUE, KINDS, kinds_of_module
 from wdport.mapping.kinds.kind import Compared
 from wdport.mapping.kinds.windows import Axis, LayerWindows

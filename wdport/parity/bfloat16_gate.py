@@ -18,13 +18,14 @@ import ml_dtypes
 import numpy as np
 
 from wdport.compare.calls import Calls, Case, Outputs, answers_of, cast, layer_of
-from wdport.compare.comparison import Comparison, RoundingErrors
+from wdport.compare.comparison import Comparison
 from wdport.compare.findings import GATES, Gate, Measure, fact, notice
 from wdport.compare.gate_bounds import NUMERICS, UNIT_ROUNDOFF_16
 from wdport.compare.layer_errors import InPort
 from wdport.compare.measure import ErrorPair
 from wdport.compare.probe import Probe, stateless_call, tensors
 from wdport.compare.programs import TRACING, narrow_softmaxes
+from wdport.compare.rounding_errors import RoundingErrors
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import KeptByKeras
 from wdport.models.interface import Array, KerasModel

@@ -17,11 +17,12 @@ import numpy as np
 from wdport.compare.activations import other_activation
 from wdport.compare.calls import layer_of, leaves
 from wdport.compare.comparison import Comparison
+from wdport.compare.flatten_order import flatten_order
 from wdport.compare.gate_bounds import FLOAT32_SHARE, LEAK, LOGIC, NUMERICS
 from wdport.compare.measure import float32_share
 from wdport.compare.probe import Probe
 from wdport.compare.recognize import attention_difference, difference
-from wdport.compare.relations import added_relations, flatten_order, numbers, relations, same, variable_relations
+from wdport.compare.relations import added_relations, numbers, relations, same, variable_relations
 from wdport.compare.results import Evidence, Fault
 from wdport.compare.taps import Tap
 from wdport.compare.trials import Trial

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol, cast
 
-from wdport.compare.comparison import Companion, Comparison
+from wdport.compare.comparison import Comparison
 from wdport.compare.findings import Gate
+from wdport.compare.sides import Companion
 from wdport.conversion.prepare import Prepared
 from wdport.families.roles import Family
 from wdport.families.shipped import provided

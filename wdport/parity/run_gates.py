@@ -22,10 +22,10 @@ import jax
 
 from wdport.base.options import PathText
 from wdport.base.version import VERSION
-from wdport.compare.activities import Say, seconds_since, seconds_spent, spent_on
+from wdport.compare.activities import Clock, Say, seconds_since, seconds_spent, spent_on
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
-from wdport.compare.comparison import Clock, Comparison
+from wdport.compare.comparison import Comparison
 from wdport.compare.findings import GATES, Finding, Gate, notice
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_gate, float64_gate
@@ -150,7 +150,7 @@ class _Run:
     def _inputs(self) -> list[tuple[Array, ...]]:
         """The port's inputs of every case."""
         comparison = self.comparison
-        cases = map(comparison.reference.inputs, comparison.probes[: comparison.cases])
+        cases = map(comparison.reference.inputs, comparison.probes)
         return list(map(comparison.signature.in_port, cases))
 
     def _unequal(self) -> list[Finding]:
@@ -236,7 +236,7 @@ class _Run:
             reference_kind=kind,
             reference_code=code,
             rounded_to=", ".join(sorted(set(converted.rounded.values()))),
-            inputs=tuple(case.describe() for case in comparison.probes[: comparison.cases]),
+            inputs=tuple(case.describe() for case in comparison.probes),
             environment=_environment(comparison),
             bounds=bounds(prepared.family.bounds),
             rests_on=dict(prepared.family.rests_on),

@@ -19,10 +19,10 @@ import numpy as np
 
 from wdport.base.errors import WdportError
 from wdport.compare.calls import Call
+from wdport.compare.flatten_order import agreeing
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.layouts import AFTER, Layout, in_port
 from wdport.compare.measure import relative_l2
-from wdport.compare.relations import agreeing
 from wdport.compare.taps import Tap, layout_of, stated_by
 from wdport.mapping.axes import AxisError, Shape, parse_rule
 from wdport.mapping.kinds import KINDS

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from wdport.compare.gates import MOST_MOVED, beyond_rounding
+from wdport.compare.explained import MOST_MOVED, beyond_rounding
 from wdport.recorder import Case
 
 CASE = Case(seed=0, batch=2, scale=1.0, extremes=("zeros", ""))
