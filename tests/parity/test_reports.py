@@ -119,7 +119,8 @@ def test_outputs_that_agree_while_layers_do_not() -> None:
     assert claim(own) == "model.keras gives the outputs of model.ckpt, assuming heads 4, but not by the same layers"
     wrong = replace(own, taps=(*bad.taps, replace(equal, cumulative=1e-3)))
     unequal = replace(own, gates=(replace(gates[0], facts=(fact("not its tensor", "w", "unequal"),)), *gates[1:]))
-    for other in (replace(own, reference_kind="wdport"), wrong, unequal, replace(own, gates=bad.gates)):
+    raises = replace(own, gates=(replace(gates[0], facts=(fact("the port raises on inputs"),)), *gates[1:]))
+    for other in (replace(own, reference_kind="wdport"), wrong, unequal, raises, replace(own, gates=bad.gates)):
         assert "does not compute what" in claim(other)
 
 

@@ -124,7 +124,7 @@ def float32_share(values: Array, short: bool = False) -> float:
     if not any(
         # The usual answer is none, which this finds block by block; `unique` sorts, and copies the whole array.
         _exact_in_float32(block[_telling(block, short)]).any()
-        for block in np.array_split(flat, flat.size // BLOCK + 1)
+        for block in map(_few_digits, np.array_split(flat, flat.size // BLOCK + 1))
     ):
         return 0.0
     return float(np.mean(_exact_in_float32(np.unique(flat[_telling(flat, short)]))))
@@ -135,6 +135,12 @@ def one_magnitude(values: Array) -> bool:
     flat = values.ravel(order="K")
     blocks = np.array_split(flat, flat.size // BLOCK + 1)
     return flat.size > 1 and all(bool((np.abs(block) == np.abs(flat[0])).all()) for block in blocks)
+
+
+def _few_digits(values: Array) -> Array:
+    """The values but 0 whose binary digits end where those of float32 do: all that it holds exactly, and few others."""
+    double = np.asarray(values, np.float64)
+    return double[((double.view(np.int64) & (2**29 - 1)) == 0) & (double != 0)]
 
 
 def _telling(values: Array, short: bool) -> Array:

@@ -96,7 +96,8 @@ def _equal_outside(verdict: Verdict) -> bool:
     may be divided into modules differently."""
     outputs = [tap for tap in verdict.taps if tap.reference.partition(".")[0] == OUTPUT]
     failed = {gate.name: gate.findings for gate in verdict.gates if not gate.passed}
-    plain = all(finding.notice or (finding.kind in _INSIDE and finding.subject.partition(".")[0] != OUTPUT)
+    # A finding without a subject is about the whole port, such as inputs on which it raises.
+    plain = all(finding.notice or (finding.kind in _INSIDE and finding.subject.partition(".")[0] not in ("", OUTPUT))
                 for finding in failed.get("0", ()))  # fmt: skip
     bounds = verdict.bound("logic"), verdict.bound("numerics")
     within = all(max(tap.cumulative, tap.isolated) <= bounds[0] and tap.rms_ratio <= bounds[1] for tap in outputs)
