@@ -139,8 +139,8 @@ def one_magnitude(values: Array) -> bool:
 
 def _few_digits(values: Array) -> Array:
     """The values but 0 whose binary digits end where those of float32 do: all that it holds exactly, and few others."""
-    double = np.asarray(values, np.float64)
-    return double[((double.view(np.int64) & (2**29 - 1)) == 0) & (double != 0)]
+    double: Array = np.asarray(values, np.float64)
+    return np.asarray(double[((double.view(np.int64) & (2**29 - 1)) == 0) & (double != 0)])
 
 
 def _telling(values: Array, short: bool) -> Array:
