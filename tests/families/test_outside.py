@@ -155,7 +155,7 @@ def test_tables_are_found_without_importing_the_package(monkeypatch: pytest.Monk
 
 def test_the_page_shows_the_files() -> None:
     page = (ROOT / "docs" / "own-family.md").read_text(encoding="utf-8")
-    for name in ("pyproject.toml", "config.py", "family.py", "perceptron.yaml"):
+    for name in ("pyproject.toml", "config.py", "port.py", "reference.py", "family.py", "perceptron.yaml"):
         (file,) = EXAMPLE.rglob(name)
         assert file.read_text(encoding="utf-8").rstrip() in page
 

@@ -145,3 +145,61 @@ def test_the_port_is_not_built_to_look_at_its_files(pair: dict[str, Any]) -> Non
 def test_the_names_of_tests_come_from_another_process(pair: dict[str, Any]) -> None:
     told = expected(Pair(**pair))
     assert expected(Pair(**pair, fresh=True)) == replace(told, gates=(*told.gates, "N"))
+
+
+_CHANNELS = """
+import ctypes, os, sys
+from wdport.parity.fresh.confinement import _refuse_calls
+libc = ctypes.CDLL(None, use_errno=True)
+file = sys.argv[1]
+def call(function, *arguments):
+    if getattr(libc, function)(*arguments) == -1:
+        raise OSError(ctypes.get_errno(), function)
+channels = {
+    "shared memory": lambda: call("shmget", 0, 4096, 0o1600),
+    "semaphores": lambda: call("semget", 0, 1, 0o1600),
+    "messages": lambda: call("msgget", 0, 0o1600),
+    "mode": lambda: os.chmod(file, 0o600),
+    "owner": lambda: os.chown(file, os.getuid(), os.getgid()),
+    "times": lambda: os.utime(file, (1, 1)),
+    "attributes": lambda: os.removexattr(file, "user.wdport"),
+    "priority": lambda: os.setpriority(os.PRIO_PROCESS, 0, os.getpriority(os.PRIO_PROCESS, 0)),
+    "process": lambda: os.pidfd_open(os.getppid()),
+    "memory": lambda: call("process_vm_readv", os.getpid(), None, 0, None, 0, 0),
+}
+def refused():
+    for name, channel in channels.items():
+        try:
+            channel()
+        except OSError as error:
+            if error.errno == 1:
+                yield name
+before, enforced = [*refused()], _refuse_calls()
+print(before, enforced, [*refused()] == [*channels])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="seccomp is Linux's")
+def test_calls_by_which_a_process_could_ask_another_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    command = [sys.executable, "-c", _CHANNELS, str(tmp_path / "file")]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[] True True\n"
+
+
+_MEMORY = """
+import os
+from wdport.parity.fresh.confinement import _part_from_others
+def writable():
+    try:
+        open(f"/proc/{os.getppid()}/mem", "r+b").close()
+    except PermissionError:
+        return False
+    return True
+print(_part_from_others(), writable())
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
+def test_the_process_of_the_layers_cannot_write_into_the_command() -> None:
+    run = subprocess.run([sys.executable, "-c", _MEMORY], capture_output=True, text=True, check=True)
+    assert run.stdout == "True False\n"

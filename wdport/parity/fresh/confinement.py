@@ -3,8 +3,8 @@
 A confined process has no PyTorch, none of the reference's files, no other programs and no network.
 
 On Linux the kernel enforces it without any privilege, by Landlock (files, signals, other processes) and seccomp
-(sockets). Everywhere, Python's audit hooks refuse the same in Python code, with errors that name the reason; they do
-not stop native code.
+(sockets, and other calls that reach processes). Everywhere, Python's audit hooks refuse the same in Python code, with
+errors that name the reason; they do not stop native code.
 
 This module needs only the standard library: the kernel confines the calling thread and those that it starts, so it must
 run before numpy and jax start theirs.
@@ -47,9 +47,25 @@ _EXECUTE, _WRITE, _READ, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 14
 _CHANGE: Final = sum(1 << bit for bit in (4, 5, 6, 7, 8, 9, 10, 11, 12))
 """Removing and making files and folders."""
 
-_SOCKET: Final = {"x86_64": (0xC000003E, 41), "aarch64": (0xC00000B7, 198)}
-"""By machine: the architecture as seccomp names it, and the number of `socket`."""
-_IO_URING: Final = 425
+_MAKE_BLOCK_DEVICE: Final = 1 << 11
+
+_ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+"""By machine, as seccomp names it."""
+
+_REFUSED: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...]]]] = {
+    "sockets, and io_uring, which opens them too": ((41, 425), (198, 425)),
+    "shared memory, semaphores and messages of System V": (
+        (29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220), tuple(range(186, 198))),
+    "message queues": ((240, 241), (180, 181)),
+    "mode and owner of files, also of those outside": ((90, 91, 92, 93, 94, 260, 268, 452), (52, 53, 54, 55, 452)),
+    "times of files": ((132, 235, 261, 280), (88,)),
+    "attributes of files": ((188, 189, 190, 197, 198, 199, 463, 466), (5, 6, 7, 14, 15, 16, 463, 466)),
+    "keys": ((248, 249, 250), (217, 218, 219)),
+    "memory and descriptors of other processes": ((101, 310, 311, 424, 434, 438), (117, 270, 271, 424, 434, 438)),
+    "priorities, which others can read": ((141, 251), (140, 30)),
+}  # fmt: skip
+"""System calls with which a process could ask another one, which is not confined, by what they are for: their numbers
+on x86-64 and on aarch64."""
 
 
 def main() -> None:
@@ -68,6 +84,8 @@ def main() -> None:
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ["KERAS_BACKEND"] = "jax"
     enforced = confine(job["denied"], job["folder"]) if job["role"] == "port" else []
+    if job["role"] != "port" and sys.platform == "linux":
+        _part_from_others()
     sys.argv[1:] = []
     module, function = ROLES[job["role"]]
     getattr(import_module(f"wdport.parity.fresh.{module}"), function)(job, enforced, questions, answers)
@@ -84,7 +102,7 @@ def confine(denied: Collection[str], folder: str) -> list[str]:
     if sys.platform == "linux":
         if _restrict_files(real, os.path.realpath(folder)):
             enforced.append("Landlock")
-        if _refuse_sockets():
+        if _refuse_calls():
             enforced.append("seccomp")
     _audit(real)
     return enforced
@@ -142,6 +160,19 @@ def _restrict_files(denied: Collection[str], folder: str) -> bool:
     return bool(restricted == 0)
 
 
+def _part_from_others() -> bool:
+    """Keep this process from tracing those that it has not started, and from writing into their memory, such as the
+    command's: Landlock does, whatever it restricts. Returns whether the kernel has it."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    rules = libc.syscall(_CREATE, (ctypes.c_uint64 * 1)(_MAKE_BLOCK_DEVICE), 8, 0)
+    if rules < 0:
+        return False
+    libc.prctl(38, 1, 0, 0, 0)  # no new privileges
+    restricted = libc.syscall(_RESTRICT, rules, 0)
+    os.close(rules)
+    return bool(restricted == 0)
+
+
 class _AllowRule(ctypes.Structure):
     _pack_ = 1
     _fields_ = (("access", ctypes.c_uint64), ("descriptor", ctypes.c_int32))
@@ -181,18 +212,20 @@ class _Program(ctypes.Structure):
     _fields_ = (("length", ctypes.c_uint16), ("filters", ctypes.POINTER(_Filter)))
 
 
-def _refuse_sockets() -> bool:
-    """Refuse new sockets, and io_uring, which opens them too, by seccomp; returns whether that is possible here."""
-    if platform.machine() not in _SOCKET:
+def _refuse_calls() -> bool:
+    """Refuse the system calls of :data:`_REFUSED` by seccomp; returns whether that is possible here."""
+    if platform.machine() not in _ARCHITECTURES:
         return False
-    architecture, socket = _SOCKET[platform.machine()]
+    place = list(_ARCHITECTURES).index(platform.machine())
+    numbers = [number for calls in _REFUSED.values() for number in calls[place]]
     load, equal, above, give = 0x20, 0x15, 0x35, 0x06
     refuse, allow = 0x00050001, 0x7FFF0000  # EPERM
-    # BPF: load the architecture, then the number of the call. Refused are calls of another architecture, `socket`,
-    # io_uring, and the numbers from 0x40000000, which on x86-64 (x32) name the same calls again.
-    lines = [(load, 0, 0, 4), (equal, 0, 4, architecture), (load, 0, 0, 0), (equal, 2, 0, socket),
-             (equal, 1, 0, _IO_URING), (above, 0, 1, 0x40000000), (give, 0, 0, refuse),
-             (give, 0, 0, allow)]  # fmt: skip
+    # BPF: load the architecture, then the number of the call. Refused are calls of another architecture, these numbers,
+    # and those from 0x40000000, which on x86-64 (x32) name the same calls again. A jump counts from the next line.
+    last = len(numbers) + 1
+    lines = [(load, 0, 0, 4), (equal, 0, last + 1, _ARCHITECTURES[platform.machine()]), (load, 0, 0, 0),
+             *((equal, last - 1 - index, 0, number) for index, number in enumerate(numbers)),
+             (above, 0, 1, 0x40000000), (give, 0, 0, refuse), (give, 0, 0, allow)]  # fmt: skip
     program = _Program(len(lines), (_Filter * len(lines))(*(_Filter(*line) for line in lines)))
     libc = ctypes.CDLL(None, use_errno=True)
     libc.prctl(38, 1, 0, 0, 0)

@@ -190,6 +190,8 @@ class Worker:
         for name in [name for name in environment if name.startswith(("GITHUB_", "JAX_COMPILATION_CACHE"))]:
             del environment[name]
         environment |= {"TMPDIR": folder} if confined else cache_variables()
+        # PyTorch loads every `torch.backends` entry point on its path, which includes the folder of the port.
+        environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         self._process = subprocess.Popen(
             # -P: without it Python puts the current folder first on sys.path, and a file there could replace a module.
             [sys.executable, "-P", "-c", _START, json.dumps(_search_path()), json.dumps(job)],
