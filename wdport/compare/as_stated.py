@@ -43,8 +43,11 @@ def use_as_stated(sides: ComparedSides, case: Case, taps: Mapping[str, TapResult
     if right:
         output = zip(sides.outputs, output_errors(outputs, right), strict=True)
         errors |= {(name, "made"): error for name, error in output}
-    differing = {subject for (name, part), both in stated.items() for subject in ([name] if name else sides.outputs)
-           if _add_stated(sides, taps.get(subject), part, errors.get((subject, part), 0.0), both, logic)}  # fmt: skip
+    differing = set()
+    for (name, part), both in stated.items():
+        for subject in [name] if name else sides.outputs:
+            if _add_stated(sides, taps.get(subject), part, errors.get((subject, part), 0.0), both, logic):
+                differing.add(subject)
     if differing and right:
         for name, error in zip(sides.outputs, output_errors(running, right), strict=True):
             taps[name].cumulative = max(taps[name].cumulative, error)

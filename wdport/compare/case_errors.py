@@ -162,9 +162,8 @@ class _Comparing:
             # Outputs of another size may be the fault of one layer.
             right = (expected.in_port(expected.observation.outputs, isolated_outputs)
                      if isolated_outputs is not self.outputs else ())  # fmt: skip
-            return LayerErrors(
-                output_errors((isolated_output,), right[index : index + 1])[0] if right else inf, 0.0, inf
-            )
+            isolated = output_errors((isolated_output,), (right[index],))[0] if right else inf
+            return LayerErrors(isolated, 0.0, inf)
         reference, lost = expected.outputs[index], self.loose.get(OUTPUT, {}).get("made", ())
         floors = without(self.floors or (0.0,) * self.case.samples, lost) if lost else self.floors
         sizes = norms(self.ordinary.outputs[index : index + 1])

@@ -162,13 +162,11 @@ class CaseRuns:
         calls = expected.observation.calls
         return any((tap.reference in calls) != (tap.candidate in shapes) for tap in expected.taps)
 
-    def _start(
-        self, submit: Callable[..., Pending], expected: Expected, taps: Mapping[str, TapResult]
-    ) -> CaseRun:  # fmt: skip
+    def _start(self, submit: Callable[..., Pending], expected: Expected, taps: Mapping[str, TapResult]) -> CaseRun:
         """Start all of Keras's programs for one case."""
         port, single = self._sides.port, expected.observation.single
-        recorded, running, isolated, by_dtype = submit(port.record, expected.inputs), None, None, {}
-        by_dtype["float64"] = expected.inputs
+        recorded, by_dtype = submit(port.record, expected.inputs), {"float64": expected.inputs}
+        running = isolated = None
         if single is not None:
             by_dtype["float32"] = expected.single_inputs
             running = submit(port.run, "float32", "whole", expected.single_inputs)

@@ -127,8 +127,15 @@ def test_an_honest_port_passes(tmp_path: Path) -> None:
 def test_only_confined_processes_build_the_port_before_all_answers_are_given(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Another process could compute right answers for those that must not know them."""
+    """Another process could compute right answers for those that must not know them. An entry point beside the port
+    that PyTorch would load runs nowhere."""
     files(tmp_path, ["honest"])
+    entry = tmp_path / "beside-1.dist-info"
+    entry.mkdir()
+    (entry / "METADATA").write_text("Metadata-Version: 2.1\nName: beside\nVersion: 1\n")
+    (entry / "entry_points.txt").write_text("[torch.backends]\nbeside = beside:load\n")
+    (tmp_path / "beside.py").write_text(f"def load():\n    open({str(tmp_path / 'loaded')!r}, 'w').close()\n")
+    monkeypatch.syspath_prepend(tmp_path)
     table, built = tmp_path / "table.yaml", tmp_path / "built.txt"
     table.write_text(table.read_text().replace("fresh.cheats:build", "fresh.takeovers:leaves_a_file"))
     before = []
@@ -141,6 +148,7 @@ def test_only_confined_processes_build_the_port_before_all_answers_are_given(
     monkeypatch.setattr("wdport.parity.fresh.gate.fresh_gate", watched)
     assert verify(tmp_path) == 0
     assert (before, built.exists()) == ([False], True)
+    assert not (tmp_path / "loaded").exists()
 
 
 ATTACKS = ("ends_the_process", "raises_exit", "exits_at_the_end", "patches_the_measures", "patches_the_verdict",

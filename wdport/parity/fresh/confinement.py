@@ -47,7 +47,8 @@ _EXECUTE, _WRITE, _READ, _TRUNCATE = 1 << 0, 1 << 1, 1 << 2, 1 << 14
 _CHANGE: Final = sum(1 << bit for bit in (4, 5, 6, 7, 8, 9, 10, 11, 12))
 """Removing and making files and folders."""
 
-_MAKE_BLOCK_DEVICE: Final = 1 << 11
+_REFER: Final = 1 << 13
+"""Moving and linking files between folders."""
 
 _ARCHITECTURES: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 """By machine, as seccomp names it."""
@@ -153,24 +154,34 @@ def _restrict_files(denied: Collection[str], folder: str) -> bool:
     for name in os.listdir("/dev"):
         if name not in _MEMORY:
             _allow(libc, rules, f"/dev/{name}", _READ | _WRITE | truncate, _READ | _WRITE | truncate)
-    # Required for both without root: otherwise a confined process could run a set-user-ID program.
-    libc.prctl(38, 1, 0, 0, 0)  # no new privileges
+    return _restrict(libc, rules)
+
+
+def _restrict(libc: ctypes.CDLL, rules: int) -> bool:
+    """Restrict this process to rules of Landlock; returns whether that is so."""
+    _forgo_privileges(libc)
     restricted = libc.syscall(_RESTRICT, rules, 0)
     os.close(rules)
     return bool(restricted == 0)
+
+
+def _forgo_privileges(libc: ctypes.CDLL) -> None:
+    """Required without root: otherwise a confined process could run a set-user-ID program."""
+    libc.prctl(38, 1, 0, 0, 0)  # no new privileges
 
 
 def _part_from_others() -> bool:
     """Keep this process from tracing those that it has not started, and from writing into their memory, such as the
-    command's: Landlock does, whatever it restricts. Returns whether the kernel has it."""
+    command's: Landlock does, whatever it restricts. Returns whether the kernel can."""
     libc = ctypes.CDLL(None, use_errno=True)
-    rules = libc.syscall(_CREATE, (ctypes.c_uint64 * 1)(_MAKE_BLOCK_DEVICE), 8, 0)
+    # Moving a file to another folder is refused unless rules allow it, and the first version has no rule for it.
+    if libc.syscall(_CREATE, None, 0, 1) < 2:
+        return False
+    rules = libc.syscall(_CREATE, (ctypes.c_uint64 * 1)(_REFER), 8, 0)
     if rules < 0:
         return False
-    libc.prctl(38, 1, 0, 0, 0)  # no new privileges
-    restricted = libc.syscall(_RESTRICT, rules, 0)
-    os.close(rules)
-    return bool(restricted == 0)
+    _allow(libc, rules, "/", _REFER, _REFER)
+    return _restrict(libc, rules)
 
 
 class _AllowRule(ctypes.Structure):
@@ -216,17 +227,17 @@ def _refuse_calls() -> bool:
     """Refuse the system calls of :data:`_REFUSED` by seccomp; returns whether that is possible here."""
     if platform.machine() not in _ARCHITECTURES:
         return False
-    place = list(_ARCHITECTURES).index(platform.machine())
-    numbers = [number for calls in _REFUSED.values() for number in calls[place]]
+    architecture = _ARCHITECTURES[platform.machine()]
+    numbers = [number for by_machine in _REFUSED.values() for number in by_machine[platform.machine() == "aarch64"]]
     load, equal, above, give = 0x20, 0x15, 0x35, 0x06
     refuse, allow = 0x00050001, 0x7FFF0000  # EPERM
     # BPF: load the architecture, then the number of the call. Refused are calls of another architecture, these numbers,
     # and those from 0x40000000, which on x86-64 (x32) name the same calls again. A jump counts from the next line.
     last = len(numbers) + 1
-    lines = [(load, 0, 0, 4), (equal, 0, last + 1, _ARCHITECTURES[platform.machine()]), (load, 0, 0, 0),
+    lines = [(load, 0, 0, 4), (equal, 0, last + 1, architecture), (load, 0, 0, 0),
              *((equal, last - 1 - index, 0, number) for index, number in enumerate(numbers)),
              (above, 0, 1, 0x40000000), (give, 0, 0, refuse), (give, 0, 0, allow)]  # fmt: skip
     program = _Program(len(lines), (_Filter * len(lines))(*(_Filter(*line) for line in lines)))
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.prctl(38, 1, 0, 0, 0)
+    _forgo_privileges(libc)
     return bool(libc.prctl(22, 2, ctypes.byref(program), 0, 0) == 0)
