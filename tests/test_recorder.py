@@ -6,6 +6,7 @@ import ast
 import copy
 import functools
 import json
+import py_compile
 import re
 import shutil
 import subprocess
@@ -906,6 +907,27 @@ def test_a_failing_import_within_a_module_is_named(
     with pytest.raises(Refusal) as refusal:
         recorder.find_function(f"bad_{number}:build")
     assert re.search(BAD_IMPORTS[text], refusal.value.what)
+
+
+def test_users_modules_are_compiled_from_their_source(tmp_path: Path) -> None:
+    """Also where a compiled file says that it need not be checked, and that of a package in the folder."""
+    (tmp_path / "part").mkdir()
+    code = "def build(): return {!r}"
+    for name in ("model", "part/inner"):
+        source = tmp_path / f"{name}.py"
+        source.write_text(code.format("compiled before"))
+        py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+        source.write_text(code.format("source"))
+    script = """
+import wdport.recorder as recorder, sys
+print(recorder.find_function("model:build")(), recorder.find_function("part.inner:build")(), len(sys.path_hooks))
+import colorsys
+print("__pycache__" in colorsys.__cached__ and colorsys.__loader__.__class__.__name__)
+"""
+    root = str(Path(recorder.__file__).parents[1])
+    done = subprocess.run([sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {root!r}){script}"],
+                          cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
+    assert done.stdout.splitlines() == ["source source 3", "SourceFileLoader"], done.stderr
 
 
 INPUTS = FAMILY.signature(SMALL).inputs

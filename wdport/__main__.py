@@ -1,6 +1,13 @@
 """``python -m wdport``."""
 
-from wdport.cli.main import run
+import os
+import sys
 
 if __name__ == "__main__":
+    if not sys.flags.safe_path and sys.path[0] == os.getcwd():
+        # Python has put the current folder first, where a file could replace a module that is imported later. The
+        # command itself finds the user's modules there.
+        del sys.path[0]
+    from wdport.cli.main import run
+
     run()

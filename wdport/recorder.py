@@ -31,6 +31,7 @@ import random
 import re
 import secrets
 import sys
+import sysconfig
 import traceback
 import warnings
 import zipfile
@@ -38,6 +39,15 @@ import zlib
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, fields, is_dataclass, replace
 from fnmatch import fnmatchcase
+from importlib.machinery import (
+    BYTECODE_SUFFIXES,
+    EXTENSION_SUFFIXES,
+    SOURCE_SUFFIXES,
+    ExtensionFileLoader,
+    FileFinder,
+    SourceFileLoader,
+    SourcelessFileLoader,
+)
 from types import MappingProxyType
 from typing import (
     TYPE_CHECKING,
@@ -2366,9 +2376,7 @@ def find_function(target: str) -> Factory:
     that returns this part of the model. Raises :class:`Refusal`."""
     name, attributes = parted(target)
     attributes, _, path = attributes.partition("/")
-    if os.getcwd() not in sys.path:
-        # A console script finds modules in its own folder, not in the current one.
-        sys.path.insert(0, os.getcwd())
+    search(os.getcwd())
     resolved = _imported(name, target)
     try:
         for attribute in attributes.split("."):
@@ -2383,6 +2391,40 @@ def find_function(target: str) -> Factory:
         raise Refusal(2, target, "is not a function", "name a function that returns the model")
     factory: Factory = resolved
     return _part_of(factory, path, target) if path else factory
+
+
+class _FromSource(SourceFileLoader):
+    """Compiles a module whenever it is imported. Python takes a compiled file for the source's if the source has the
+    same time, in seconds, and size, which an edit may keep; and some compiled files without looking at the source."""
+
+    def get_code(self, fullname: str) -> Any:
+        path = self.get_filename(fullname)
+        return self.source_to_code(self.get_data(path), path)
+
+
+_user_finder = FileFinder.path_hook(
+    (ExtensionFileLoader, EXTENSION_SUFFIXES), (_FromSource, SOURCE_SUFFIXES), (SourcelessFileLoader, BYTECODE_SUFFIXES)
+)
+
+
+def _find_user_modules(folder: str) -> Any:
+    """A hook of ``sys.path_hooks`` for folders that hold a user's modules, not installed ones or wdport."""
+    installed = [sysconfig.get_path("stdlib"), *getattr(sys.modules.get("wdport"), "__path__", ())]
+    inside = any(f"{folder}{os.sep}".startswith(f"{one}{os.sep}") for one in installed)
+    if inside or re.search(r"[\\/](site|dist)-packages\b", folder):
+        raise ImportError(path=folder)
+    return _user_finder(folder)
+
+
+def search(folder: str) -> None:
+    """Look for modules in this folder first, unless Python searches it already, and compile all users' modules from
+    their sources."""
+    if folder not in sys.path:
+        # A console script finds modules in its own folder, not in the current one.
+        sys.path.insert(0, folder)
+    if _find_user_modules not in sys.path_hooks:
+        sys.path_hooks.insert(0, _find_user_modules)
+        sys.path_importer_cache.clear()
 
 
 def _imported(name: str, target: str) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -136,3 +137,12 @@ def test_nothing_heavy_is_imported(checkpoint: Path) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     told = [json.loads(line[2:]) for line in done.stdout.splitlines() if line.startswith("@ ")]
     assert told == [[words, code, []] for words, code in expected]
+
+
+def test_files_of_the_current_folder_replace_no_module(tmp_path: Path) -> None:
+    (tmp_path / "numpy.py").write_text("raise SystemExit('replaced')")
+    save(tmp_path / "a.pt", make_state())
+    done = subprocess.run([sys.executable, "-m", "wdport", "inspect", "a.pt"], cwd=tmp_path,
+                          capture_output=True, text=True, check=False,
+                          env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])})  # fmt: skip
+    assert (done.returncode, done.stderr) == (0, "")

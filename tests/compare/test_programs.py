@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from jax import lax
 
+from wdport.base.errors import MisfitError
 from wdport.base.jax_settings import FAST_COMPILE, OPTIMIZED, SHORT_RUN, known_options
 from wdport.compare.probe import Probe
 from wdport.compare.programs import CompiledProgram, compared_numbers, slow_products, sums_pairwise
@@ -241,3 +242,12 @@ def test_other_numbers_are_not_compared_with() -> None:
         return jnp.where(jnp.logical_and(jnp.arange(9) < 7, jnp.arange(9) % 8 == 2), jnp.clip(x * 3 + 4, -5, 6), 0.0)
 
     assert not set(compared_numbers(jax.make_jaxpr(compares)(jnp.ones(9)).jaxpr)) - {0.0}
+
+
+def test_what_a_callback_raises_is_said_of_the_model() -> None:
+    def raising(_: object) -> None:
+        raise ValueError("no row of the table")
+
+    program = CompiledProgram(lambda x: jax.pure_callback(raising, jax.ShapeDtypeStruct((), np.float32), x))
+    with pytest.raises(MisfitError, match="a callback of it raises ValueError: no row of the table; compute it with"):
+        program(np.float32(1.0))

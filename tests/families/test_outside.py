@@ -64,9 +64,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def run(place: Path) -> Run:
     """Runs commands, each as a list of words, in one process that has the package on its path."""
-    env = {**os.environ, "PYTHONPATH": str(place / "site")}
 
-    def command(*commands: list[str], code: str = "") -> subprocess.CompletedProcess[str]:
+    def command(*commands: list[str], code: str = "", site: Path = place / "site") -> subprocess.CompletedProcess[str]:
+        env = {**os.environ, "PYTHONPATH": str(site)}
         text = f"from wdport.cli.main import main; codes = [main(each) for each in {list(commands)!r}]; print(codes)"
         return subprocess.run([sys.executable, "-c", f"{text}\n{code}"], cwd=place, env=env, capture_output=True,
                               text=True, check=False)  # fmt: skip
@@ -88,6 +88,15 @@ def test_every_command_knows_it(run: Run, place: Path) -> None:
     stored, back = (torch.load(place / name, weights_only=True) for name in ("p.pt", "back.pt"))
     assert stored.keys() == back.keys()
     assert all(torch.equal(back[name], each) for name, each in stored.items())
+
+
+def test_a_class_that_does_not_take_its_own_configuration_is_noted(run: Run, place: Path, tmp_path: Path) -> None:
+    shutil.copytree(place / "site", tmp_path / "site")
+    module = tmp_path / "site" / "perceptron" / "port.py"
+    module.write_text(module.read_text().replace(" if isinstance(config, Config) else Config.from_dict(config)", ""))
+    told, output = ["--set", "activation=tanh"], str(tmp_path / "p.keras")
+    done = run(["convert", "p.pt", *told, "-o", output], ["verify", "p.pt", output, *told], site=tmp_path / "site")
+    assert "keras.saving.load_model does not build the file's model (AttributeError: " in done.stdout, done.stderr
 
 
 WRONG = [

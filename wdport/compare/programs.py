@@ -16,7 +16,7 @@ import gc
 import math
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from threading import RLock
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, TypeVarTuple, cast
@@ -27,6 +27,7 @@ import numpy as np
 from jax.core import ShapedArray
 from jax.extend.core import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
 
+from wdport.base.errors import MisfitError
 from wdport.base.jax_settings import FAST_COMPILE, OPTIMIZED, SHORT_RUN, Option, known_options, weakly
 from wdport.compare.activities import spent_on
 from wdport.models.interface import Array
@@ -95,7 +96,7 @@ class CompiledProgram(Generic[*Arguments, Result]):
     def __call__(self, *arguments: *Arguments) -> Result:
         fitting: tuple[*Arguments] = jax.tree.map(_canonical, arguments)
         # Numbers of the code that float32 does not hold become infinite, which the result shows.
-        with np.errstate(over="ignore"):
+        with np.errstate(over="ignore"), _callback_errors():
             result: Result = self._nested(_key(fitting), self.compiled(*fitting)(*fitting))
         return result
 
@@ -133,6 +134,18 @@ class CompiledProgram(Generic[*Arguments, Result]):
         """Shapes and dtypes of the function's result for arguments like these, in its nesting; runs nothing."""
         self.trace(*arguments)
         return self._nested(_key(arguments), self._results[_key(arguments)])
+
+
+@contextmanager
+def _callback_errors() -> Iterator[None]:
+    """Convert what a Python function raises that a compiled program calls, as ``jax.pure_callback`` makes one."""
+    try:
+        yield
+    except jax.errors.JaxRuntimeError as error:
+        if "CpuCallback" not in str(error):
+            raise
+        what = f"a callback of it raises {str(error).strip().splitlines()[-1]}"
+        raise MisfitError("the Keras model", what, "compute it with keras.ops or jax.numpy") from error
 
 
 def _distinct(
