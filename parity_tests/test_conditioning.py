@@ -18,7 +18,8 @@ from parity_tests.test_golden import UNIT_ROUNDOFF, read_arrays, read_tensors
 from wdport.compare.gate_bounds import LOGIC, NUMERICS
 from wdport.compare.measure import relative_l2
 from wdport.conversion.load import open_converted
-from wdport.recorder import lifted, run
+from wdport.recording.float64 import lifted
+from wdport.recording.runs import run
 from wdport.uses.data.series import read_series
 from wdport.uses.data.transforms import WindowStatistics, transform_of, windows_of
 from wdport.uses.diffusion.noise import min_snr_law

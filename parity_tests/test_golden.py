@@ -24,7 +24,7 @@ from wdport.compare.taps import align
 from wdport.conversion.load import open_converted
 from wdport.mapping.table import choose_table
 from wdport.models.keras_runtime import layers_by_path
-from wdport.recorder import module_names, record, run
+from wdport.recording.runs import module_names, record, run
 from wdport.uses.diffusion.reference_samplers import ddim_states, ddim_step_list, ddpm_states
 from wdport.uses.diffusion.schedules import NoiseSchedule, step_list
 from wdport.uses.waveletdiff.family import FAMILY

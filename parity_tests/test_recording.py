@@ -28,7 +28,9 @@ from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import relative_l2
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import verify_recording
-from wdport.recorder import build, lifted, record, run
+from wdport.recording.float64 import lifted
+from wdport.recording.runs import record, run
+from wdport.recording.user_model import build
 from wdport.uses.waveletdiff import layers
 from wdport.uses.waveletdiff.config import Config
 

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 import wdport
-from wdport.recorder import record_file
+from wdport.recording.record_file import record_file
 from wdport.uses.waveletdiff.config import Config
 from wdport.uses.waveletdiff.family import FAMILY
 from wdport.uses.waveletdiff.reference import WaveletDiff
@@ -103,7 +103,7 @@ def inputs(config: Config, seed: int = 0, batch: int = 4) -> tuple[np.ndarray, .
 def record_small(
     target: str, checkpoint: Path | str, output: Path, config: Config = SMALL, **kwargs: Any
 ) -> dict[str, Any]:
-    """:func:`wdport.recorder.record_file` with the inputs of this family."""
+    """:func:`wdport.recording.record_file.record_file` with the inputs of this family."""
     return record_file(target, str(checkpoint), str(output), inputs=FAMILY.signature(config).inputs, **kwargs)
 
 

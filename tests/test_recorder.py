@@ -22,45 +22,51 @@ from torch.distributed.algorithms._checkpoint.checkpoint_wrapper import checkpoi
 
 from tests.make import SMALL, TWO_LEVELS, make_state, record_small, save
 from tests.user_model import small
-from wdport import recorder
+from wdport import recording
 from wdport.base.errors import IncompleteError
 from wdport.checkpoint.state_dict import COMPONENTS
 from wdport.compare.calls import CASES
 from wdport.compare.measure import relative_l2
 from wdport.compare.reference import Live
-from wdport.recorder import (
-    Refusal,
-    build,
-    checked_inputs,
-    compared_numbers,
-    isolate,
-    lifted,
-    module_names,
-    parse_input,
-    record,
-    record_file,
-    unreached_notes,
-    with_keys,
-)
+from wdport.recording import cases as recording_cases
+from wdport.recording import inputs as recording_inputs
+from wdport.recording import stored_state
+from wdport.recording.calls import Call, cast
+from wdport.recording.cases import Case
+from wdport.recording.compared_numbers import compared_numbers, unreached_notes
+from wdport.recording.conditioning import _moved
+from wdport.recording.fitted_inputs import call_by_name, checked_inputs, with_keys
+from wdport.recording.float64 import lifted
+from wdport.recording.inputs import parse_input, parse_inputs, read_inputs
+from wdport.recording.insides import ATTENTION
+from wdport.recording.nested import to_array
+from wdport.recording.observation import observe
+from wdport.recording.record_file import record_file
+from wdport.recording.refusal import Refusal
+from wdport.recording.runs import isolate, module_names, record, run
+from wdport.recording.steadiness import fast_path_error, padded_error
+from wdport.recording.user_code import find_function
+from wdport.recording.user_model import build
+from wdport.recording.weights import bias_shifts, moved_biases
 from wdport.uses.waveletdiff.family import FAMILY
 
-FILE = Path(recorder.__file__)
+FOLDER = Path(recording.__file__).parent
 
 
-# --- The file by itself
+# --- The folder by itself
 
 
 def test_it_is_python_3_8_and_needs_numpy_and_torch_alone() -> None:
-    tree = ast.parse(FILE.read_text(), feature_version=(3, 8))
-    imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
-    names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
-    names |= {str(node.module) for node in imports if isinstance(node, ast.ImportFrom)}
-    outside = {name.split(".")[0] for name in names} - set(sys.stdlib_module_names)
+    outside = set[str]()
+    for path in FOLDER.glob("*.py"):
+        tree = ast.parse(path.read_text(), feature_version=(3, 8))
+        imports = [node for node in ast.walk(tree) if isinstance(node, (ast.Import, ast.ImportFrom))]
+        names = {alias.name for node in imports if isinstance(node, ast.Import) for alias in node.names}
+        names |= {str(node.module) for node in imports if isinstance(node, ast.ImportFrom) and not node.level}
+        outside |= {name.split(".")[0] for name in names} - set(sys.stdlib_module_names)
+        at_once = [ast.unparse(node) for node in tree.body if node in imports]
+        assert not any("torch" in line for line in at_once if not line.startswith("from ."))
     assert outside == {"numpy", "torch"}
-    at_once = {
-        str(getattr(node, "module", "")) + "".join(a.name for a in getattr(node, "names", [])) for node in tree.body
-    }
-    assert not any(name.startswith("torch") for name in at_once)
 
 
 def test_it_runs_where_wdport_is_not(tmp_path: Path) -> None:
@@ -71,13 +77,13 @@ def test_it_runs_where_wdport_is_not(tmp_path: Path) -> None:
     for entry in Path(torch.__file__).parents[1].iterdir():
         if not entry.name.startswith(("wdport", "_editable", "__")):
             (site / entry.name).symlink_to(entry)
-    shutil.copy(FILE, project)
+    shutil.copytree(FOLDER, project / "recording")
     (project / "net.py").write_text("from torch import nn\n\n\ndef build():\n    return nn.Linear(3, 2)\n")
     torch.save(nn.Linear(3, 2).state_dict(), project / "small.ckpt")
     program = (
         "import sys, runpy, importlib.util; sys.path[:0] = [sys.argv.pop(1), '.']\n"
         "assert importlib.util.find_spec('wdport') is None\n"
-        "runpy.run_path('recorder.py', run_name='__main__')"
+        "runpy.run_module('recording', run_name='__main__')"
     )
     arguments = ["net:build", "--input", "x: b 10 3", "small.ckpt", "-o", "run.npz"]
     command = [sys.executable, "-I", "-S", "-c", program, str(site), *arguments]
@@ -105,7 +111,7 @@ def test_it_runs_where_wdport_is_not(tmp_path: Path) -> None:
     ],
 )
 def test_inputs_are_drawn_as_they_say(text: str, shape: tuple[int, ...], dtype: str) -> None:
-    told = recorder.parse_input(text)
+    told = parse_input(text)
     made = told.make(1, 4, 1.0)
     assert (made.shape, str(made.dtype)) == (shape, dtype)
     assert np.array_equal(made, told.make(1, 4, 1.0))
@@ -124,7 +130,7 @@ def test_inputs_are_drawn_as_they_say(text: str, shape: tuple[int, ...], dtype: 
 )  # fmt: skip
 def test_inputs_that_say_nothing(text: str) -> None:
     with pytest.raises(Refusal) as refusal:
-        recorder.read_inputs([text])
+        read_inputs([text])
     assert refusal.value.exit_code == 2
 
 
@@ -133,12 +139,12 @@ def test_inputs_that_say_nothing(text: str) -> None:
     ("x: n 3", "bias: h=2 t t", "mask: b t=8..64, mask", "ids: b t, ids < n", "adj: n=12 n"),
 ])  # fmt: skip
 def test_inputs_share_sizes_in_any_order(texts: tuple[str, ...]) -> None:
-    shapes = {batch: {spec.name: spec.make(0, batch, 1.0).shape for spec in recorder.parse_inputs(texts)}
+    shapes = {batch: {spec.name: spec.make(0, batch, 1.0).shape for spec in parse_inputs(texts)}
               for batch in (4, 1)}  # fmt: skip
     for batch, length in ((4, 8), (1, 64)):
         expected = {"ids": (batch, length), "mask": (batch, length), "bias": (2, length, length), "x": (12, 3)}
         assert {name: shapes[batch][name] for name in expected} == expected
-    ids = next(spec for spec in recorder.parse_inputs(texts) if spec.name == "ids")
+    ids = next(spec for spec in parse_inputs(texts) if spec.name == "ids")
     assert ids.make(0, 4, 1.0).max() == 11
 
 
@@ -152,7 +158,7 @@ def test_inputs_share_sizes_in_any_order(texts: tuple[str, ...]) -> None:
 ])  # fmt: skip
 def test_sizes_that_contradict_are_named(texts: tuple[str, ...], message: str) -> None:
     with pytest.raises(ValueError, match=f"^{re.escape(message)}$"):
-        recorder.parse_inputs(texts)
+        parse_inputs(texts)
 
 
 def test_the_documented_statements_are_read() -> None:
@@ -162,11 +168,11 @@ def test_the_documented_statements_are_read() -> None:
     assert len(statements) == 15
     for texts in statements:
         # The rows on values leave the size of n to another input.
-        recorder.parse_inputs([*texts, *(["nodes: n=12 3"] if "edges: 2 e=30, below n" in texts else [])])
+        parse_inputs([*texts, *(["nodes: n=12 3"] if "edges: 2 e=30, below n" in texts else [])])
 
 
 def test_edges_have_frequent_nodes_and_leave_some_out() -> None:
-    edges = recorder.parse_inputs(["nodes: n=12..40 6", "edges: 2 e=60..90, below n"])[1]
+    edges = parse_inputs(["nodes: n=12..40 6", "edges: 2 e=60..90, below n"])[1]
     for seed in range(5):
         for batch, nodes in ((4, 12), (1, 40)):
             counts = np.bincount(edges.make(seed, batch, 1.0)[1], minlength=nodes)
@@ -187,13 +193,13 @@ def test_inputs_are_passed_by_the_names_of_parameters(names: tuple[str, ...], ex
         def forward(self, x: Tensor, y: Tensor | None = None, z: Tensor | None = None) -> dict[str, Tensor]:
             return {name: tensor for name, tensor in (("x", x), ("y", y), ("z", z)) if tensor is not None}
 
-    module, inputs = Net(), recorder.parse_inputs(names)
-    recorder.call_by_name(module, inputs)
+    module, inputs = Net(), parse_inputs(names)
+    call_by_name(module, inputs)
     arrays = [np.full((1, 2), float(place)) for place in range(len(inputs))]
-    for count in (len(inputs), len(recorder.given(inputs, 0))):
+    for count in (len(inputs), len(recording_inputs.given(inputs, 0))):
         kept = [index for index, spec in enumerate(inputs) if count == len(inputs) or not spec.optional]
         found: list[str] = []
-        outputs = recorder.run(module, [arrays[index] for index in kept], found)
+        outputs = run(module, [arrays[index] for index in kept], found)
         wanted = {name: place for name, place in expected.items() if place in kept}
         assert {name: int(output[0, 0]) for name, output in zip(found, outputs, strict=True)} == wanted
 
@@ -239,9 +245,9 @@ def test_calls_as_they_come() -> None:
     assert [array.tolist() for array in calls["named"].inputs] == [(2 * x).tolist(), x.tolist()]
     assert [array.tolist() for array in calls["pair"].outputs] == [(3 * x).tolist(), (3 * x + 1.0).tolist()]
     assert calls["inplace"].inputs[0].min() < 0.0 <= calls["inplace"].outputs[0].min()
-    zeros = {name: recorder.Call(recorder.cast(call.inputs, np.float64), call.outputs) for name, call in calls.items()}
-    zeros["pair"] = recorder.Call((0 * x,), (0 * x, 0 * x))
-    zeros["twice"] = recorder.Call((x,), (-x,))
+    zeros = {name: Call(cast(call.inputs, np.float64), call.outputs) for name, call in calls.items()}
+    zeros["pair"] = Call((0 * x,), (0 * x, 0 * x))
+    zeros["twice"] = Call((x,), (-x,))
     (answered,), seen = isolate(module, (x,), zeros)
     assert np.array_equal(seen["twice#2"].inputs[0], -x)
     assert np.array_equal(seen["pair"].inputs[0], calls["named"].outputs[0])
@@ -288,7 +294,7 @@ def test_attention_is_put_together(kind: str) -> None:
     (output,), calls = record(module, [x.swapaxes(0, 1) if turn else x for x in inputs])
     assert [name for name in module_names(module) if name in calls] == [
         "attn",
-        *(f"attn.{s}" for s in recorder.ATTENTION),
+        *(f"attn.{s}" for s in ATTENTION),
     ]
     for step, given in zip(("query", "key", "value"), inputs, strict=True):
         call = calls[f"attn.{step}"]
@@ -309,7 +315,7 @@ def test_attention_is_isolated_step_by_step() -> None:
     module = Asks(batch_first=True).double().eval()
     inputs = [tokens(2, 3, 8, seed=seed) for seed in range(3)]
     (output,), calls = record(module, inputs)
-    answers = {name: recorder.Call(tuple(2.0 * x for x in call.inputs), tuple(0.5 * x for x in call.outputs))
+    answers = {name: Call(tuple(2.0 * x for x in call.inputs), tuple(0.5 * x for x in call.outputs))
                for name, call in calls.items()}  # fmt: skip
     (answered,), seen = isolate(module, inputs, answers)
     assert np.array_equal(answered, answers["attn"].outputs[0])
@@ -421,10 +427,10 @@ def test_padding_at_the_end_is_said_if_the_fast_path_computes_something_else(cou
     torch.manual_seed(0)
     module = Encoded(counted).eval()
     inputs = np.asarray(tokens(2, 5, 8)), np.array([[True, False, True, True, False], [True, True, False, True, True]])
-    observation = recorder.observe({"float32": module, "float64": copy.deepcopy(module).double()},
-                                   recorder.Case(0, 2, 1.0), inputs)  # fmt: skip
-    assert not recorder.fast_path_error(module, observation)
-    assert (recorder.padded_error(module, observation) > 0.05) is is_off
+    observation = observe({"float32": module, "float64": copy.deepcopy(module).double()},
+                                   Case(0, 2, 1.0), inputs)  # fmt: skip
+    assert not fast_path_error(module, observation)
+    assert (padded_error(module, observation) > 0.05) is is_off
 
 
 class Padded(nn.Module):
@@ -565,7 +571,7 @@ def test_16_bits_that_the_code_states_stay_while_lifted(how: str, tmp_path: Path
     with torch.no_grad():
         plain = Rounds(how)(torch.from_numpy(x).float()).double().numpy()
     with lifted():
-        (output,) = recorder.run(modules["float64"], (x,))
+        (output,) = run(modules["float64"], (x,))
     assert output.dtype == np.float64
     assert np.allclose(output, plain, rtol=1e-6, atol=1e-6)
     assert modules["float64"].rates.dtype == torch.float64
@@ -589,10 +595,10 @@ def test_sums_in_16_bits_are_refused(how: str) -> None:
     single = Summed(how).eval()
     modules = {"float32": single, "float64": copy.deepcopy(single).double()}
     if how == "disabled":
-        recorder.observe(modules, recorder.CASES[0], (tokens(4, 8),))
+        observe(modules, recording_cases.CASES[0], (tokens(4, 8),))
         return
     with pytest.raises(Refusal, match="no port can repeat") as refusal:
-        recorder.observe(modules, recorder.CASES[0], (tokens(4, 8),))
+        observe(modules, recording_cases.CASES[0], (tokens(4, 8),))
     assert refusal.value.exit_code == 6
 
 
@@ -696,13 +702,13 @@ def test_the_lowest_number_stays_one_in_another_dtype() -> None:
     """Masks add it: minus infinity in its place makes rows of padding alone NaN. It is exact, and so never moved."""
     lowest = float(np.finfo(np.float64).min)
     given = np.array([0.5, lowest, -np.inf, np.nan, -lowest])
-    rounded = recorder.cast(given, np.float32)
+    rounded = cast(given, np.float32)
     assert rounded.dtype == np.float32
     assert np.array_equal(rounded[:3], np.array([0.5, np.finfo(np.float32).min, -np.inf], np.float32))
     assert np.isnan(rounded[3])
     assert rounded[4] == np.finfo(np.float32).max
     for lowest in (np.finfo(np.float64).min, np.finfo(np.float32).min):
-        moved = recorder._moved(np.array([0.5, lowest]), np.random.default_rng(0), 2.0**-24)
+        moved = _moved(np.array([0.5, lowest]), np.random.default_rng(0), 2.0**-24)
         assert moved[0] != 0.5
         assert moved[1] == lowest
 
@@ -710,10 +716,10 @@ def test_the_lowest_number_stays_one_in_another_dtype() -> None:
 def test_biases_move_and_come_back(checkpoint: Path) -> None:
     modules = build("tests.user_model:two_levels", str(checkpoint)).modules
     before = {name: p.clone() for name, p in modules["float32"].named_parameters()}
-    shifts = recorder.bias_shifts(modules["float32"])
+    shifts = bias_shifts(modules["float32"])
     assert set(shifts) == {name for name, p in before.items() if p.ndim == 1}
     assert len({shift.tobytes() for shift in shifts.values()}) == len(shifts)
-    with recorder.moved_biases(modules, shifts):
+    with moved_biases(modules, shifts):
         wide = dict(modules["float64"].named_parameters())
         for name, p in modules["float32"].named_parameters():
             assert torch.equal(p, before[name] + torch.from_numpy(shifts[name]) if name in shifts else before[name])
@@ -739,12 +745,12 @@ def wrapping() -> nn.Module:
 def test_wrappers_inside_the_model_have_no_names(tmp_path: Path) -> None:
     torch.save(make_state(), tmp_path / "a.pt")
     module = build(f"{__name__}:wrapping", str(tmp_path / "a.pt")).modules["float32"]
-    assert recorder.module_names(module) == recorder.module_names(small())
+    assert module_names(module) == module_names(small())
     assert all(torch.equal(module.state_dict()[name], tensor) for name, tensor in make_state().items())
 
 
 def test_the_reader_removes_the_same_wrappers() -> None:
-    assert recorder.COMPONENTS == COMPONENTS
+    assert stored_state.COMPONENTS == COMPONENTS
 
 
 LAYOUTS: dict[str, Any] = {
@@ -796,7 +802,7 @@ def test_parts_without_tensors_may_be_shared_by_all_models(tmp_path: Path) -> No
     """Each model calls the one object twice, and both calls are recorded for either."""
     save(tmp_path / "a.pt", shared_activation().state_dict())
     modules = build(f"{__name__}:shared_activation", str(tmp_path / "a.pt")).modules
-    seen = recorder.observe(modules, recorder.CASES[0], (tokens(4, 2),))
+    seen = observe(modules, recording_cases.CASES[0], (tokens(4, 2),))
     assert list(seen.calls) == ["0", "1", "2", "3", "1#2"]
     assert seen.single is not None
     for (_, calls), dtype in zip(seen.single.isolated, (np.float32, np.float64), strict=True):
@@ -825,14 +831,14 @@ class Restless(nn.Module):
 def test_a_reference_that_gives_other_outputs_cannot_be_compared(how: str, tmp_path: Path) -> None:
     """It says so and nothing else: such a reference differs without gradients as well."""
     single = Restless(how).eval()
-    live = Live({"float32": single, "float64": copy.deepcopy(single).double()}, drawn=[recorder.parse_input("x: b 3")])
+    live = Live({"float32": single, "float64": copy.deepcopy(single).double()}, drawn=[parse_input("x: b 3")])
     if how == "unused":
-        live.observe(recorder.CASES[0], ())
+        live.observe(recording_cases.CASES[0], ())
         assert live.findings == []
         return
     words = "gives other outputs when it runs again" if how == "count" else "draws random numbers in evaluation mode"
     with pytest.raises(IncompleteError, match=words):
-        live.observe(recorder.CASES[0], ())
+        live.observe(recording_cases.CASES[0], ())
     assert live.findings == []
 
 
@@ -905,7 +911,7 @@ def test_a_failing_import_within_a_module_is_named(
         (tmp_path / f"bad_{index}.py").write_text(body)
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(Refusal) as refusal:
-        recorder.find_function(f"bad_{number}:build")
+        find_function(f"bad_{number}:build")
     assert re.search(BAD_IMPORTS[text], refusal.value.what)
 
 
@@ -919,12 +925,13 @@ def test_users_modules_are_compiled_from_their_source(tmp_path: Path) -> None:
         py_compile.compile(str(source), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
         source.write_text(code.format("source"))
     script = """
-import wdport.recorder as recorder, sys
-print(recorder.find_function("model:build")(), recorder.find_function("part.inner:build")(), len(sys.path_hooks))
+from wdport.recording.user_code import find_function
+import sys
+print(find_function("model:build")(), find_function("part.inner:build")(), len(sys.path_hooks))
 import colorsys
 print("__pycache__" in colorsys.__cached__ and colorsys.__loader__.__class__.__name__)
 """
-    root = str(Path(recorder.__file__).parents[1])
+    root = str(FOLDER.parents[1])
     done = subprocess.run([sys.executable, "-P", "-c", f"import sys; sys.path.insert(0, {root!r}){script}"],
                           cwd=tmp_path, capture_output=True, text=True, check=False)  # fmt: skip
     assert done.stdout.splitlines() == ["source source 3", "SourceFileLoader"], done.stderr
@@ -982,15 +989,15 @@ def test_a_folder_that_is_not_there(checkpoint: Path, tmp_path: Path) -> None:
 
 def test_calls_share_copies_of_equal_values_alone() -> None:
     tensor = torch.tensor([0.0, float("nan"), 2.0])
-    first = recorder.to_array(tensor)
-    assert recorder.to_array(tensor) is first
+    first = to_array(tensor)
+    assert to_array(tensor) is first
     tensor.mul_(-1.0)
-    second = recorder.to_array(tensor)
+    second = to_array(tensor)
     assert second is not first
     assert np.signbit(second[0])
     assert first[2] == 2.0
-    assert recorder.to_array(tensor.view(3, 1)).shape == (3, 1)
-    assert recorder.to_array(tensor.view(torch.int32)).dtype == np.int32
+    assert to_array(tensor.view(3, 1)).shape == (3, 1)
+    assert to_array(tensor.view(torch.int32)).dtype == np.int32
 
 
 @pytest.mark.parametrize("counted", [True, False])
@@ -1000,11 +1007,11 @@ def test_what_users_run_without_gradients_is_compared_with_the_calls(counted: bo
     single = Encoded(counted).eval()
     double = copy.deepcopy(single).double()
     inputs = (np.random.default_rng(0).normal(size=(4, 6, 8)), np.arange(6) < np.array([[6], [4], [3], [5]]))
-    seen = recorder.observe({"float32": single, "float64": double}, recorder.CASES[0], inputs)
-    assert (recorder.fast_path_error(single, seen) > 0.01) is not counted
+    seen = observe({"float32": single, "float64": double}, recording_cases.CASES[0], inputs)
+    assert (fast_path_error(single, seen) > 0.01) is not counted
 
 
 def test_successive_seeds_go_through_few_integers() -> None:
     """A batch has room for three of twelve; a model that is wrong for one length is then found."""
-    lengths = recorder.parse_input("lengths: b, below 13 from 1")
+    lengths = parse_input("lengths: b, below 13 from 1")
     assert {int(length) for seed in range(4) for length in lengths.make(seed, 4, 1.0)} == set(range(1, 13))

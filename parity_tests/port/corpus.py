@@ -31,7 +31,7 @@ from parity_tests.port.models import (
     torchvision,
     transformers,
 )
-from wdport import recorder
+from wdport.recording.inputs import parse_inputs
 
 MODULES = (torchvision, timm, transformers, signals, diffusers, layers, small, families)
 """The modules that declare the entries, by being imported."""
@@ -93,7 +93,7 @@ def check(entry: Entry) -> Checked:
 
 def make_arguments(entry: Entry, batch: int) -> dict[str, torch.Tensor]:
     """Arguments of ``forward`` by name, of ordinary values; numbers are float32."""
-    drawn = {each.name: torch.from_numpy(each.make(0, batch, 1.0)) for each in recorder.parse_inputs(entry.inputs)}
+    drawn = {each.name: torch.from_numpy(each.make(0, batch, 1.0)) for each in parse_inputs(entry.inputs)}
     return {name: tensor.float() if tensor.is_floating_point() else tensor for name, tensor in drawn.items()}
 
 

@@ -34,7 +34,6 @@ import torch
 
 from parity_tests.port.corpus import CORPUS
 from parity_tests.port.entries import Entry
-from wdport import recorder
 from wdport.base.errors import WdportError
 from wdport.base.jax_settings import use_compile_cache
 from wdport.compare.probe import is_tensor
@@ -57,6 +56,14 @@ from wdport.porting.torch_run import SEED, fill
 from wdport.porting.tracing import constructed, trace
 from wdport.proving.port import WrittenPort, write_port
 from wdport.proving.port_proof import prove_port
+from wdport.recording import nested
+from wdport.recording.calls import cast
+from wdport.recording.fitted_inputs import call_by_name
+from wdport.recording.float64 import lifted
+from wdport.recording.inputs import parse_inputs
+from wdport.recording.nested import named_leaves
+from wdport.recording.refusal import one_line
+from wdport.recording.torch_functions import highest_precision
 
 BOUND = 1e-10
 """Largest relative error of an output in float64, as verify has it."""
@@ -134,8 +141,8 @@ class Reference:
 
     def run(self, arguments: Arguments) -> list[torch.Tensor]:
         """The outputs on these arguments."""
-        with recorder.highest_precision(), recorder.lifted(), torch.no_grad():
-            return recorder.tensors_of(self.module(*(torch.from_numpy(array.copy()) for array in arguments.values())))
+        with highest_precision(), lifted(), torch.no_grad():
+            return nested.tensors_of(self.module(*(torch.from_numpy(array.copy()) for array in arguments.values())))
 
     @property
     def state(self) -> Arguments:
@@ -145,8 +152,8 @@ class Reference:
 
 def arguments_of(entry: Entry, seed: int, batch: int) -> Arguments:
     """Arguments of ``forward`` in their order, in float64, by the names of the inputs."""
-    inputs = recorder.parse_inputs(entry.inputs)
-    return {each.name: recorder.cast(each.make(seed, batch, 1.0), np.float64) for each in inputs}
+    inputs = parse_inputs(entry.inputs)
+    return {each.name: cast(each.make(seed, batch, 1.0), np.float64) for each in inputs}
 
 
 def run_entry(entry: Entry, prove: bool = False) -> Result:
@@ -164,7 +171,7 @@ def run_entry(entry: Entry, prove: bool = False) -> Result:
     except Exception as error:
         place = traceback.extract_tb(error.__traceback__)[-1]
         outcome = "failed"
-        reason = f"{recorder.one_line(error)} ({Path(place.filename).name}:{place.lineno})"
+        reason = f"{one_line(error)} ({Path(place.filename).name}:{place.lineno})"
     jax.clear_caches()  # gigabytes after some dozens of models
     return Result(entry, outcome, reason=reason, seconds=time.perf_counter() - started, **vars(progress))
 
@@ -213,13 +220,13 @@ def _written_with_holes(entry: Entry) -> NoReturn:
 
 def _lowered(entry: Entry, progress: Progress) -> Reference:
     """Trace an entry, replay it, and lower it."""
-    with recorder.lifted(), constructed() as construction:
+    with lifted(), constructed() as construction:
         module = entry.build()
     module = module.double().eval()
     buffers = construction(module)
     fill(module, SEED)
     with translated():
-        recorder.call_by_name(module, recorder.parse_inputs(entry.inputs))
+        call_by_name(module, parse_inputs(entry.inputs))
     arguments = arguments_of(entry, *TRACED)
     graph = trace(module, list(arguments), list(arguments.values()), is_layer)
     values = {source: tensor.detach().numpy() for source, tensor in replay(graph, module, arguments).items()}
@@ -276,7 +283,7 @@ def _written(reference: Reference, module: ModuleType, table: str) -> Run:
     def run(arguments: Arguments) -> Sequence[Any]:
         inputs = _in_order(graph, arguments)
         outputs = model(inputs[0] if len(inputs) == 1 else tuple(inputs))
-        return [leaf for _, leaf in recorder.named_leaves(outputs, is_tensor)]
+        return [leaf for _, leaf in named_leaves(outputs, is_tensor)]
 
     return run
 

@@ -26,7 +26,7 @@ from wdport.compare.probe import Probe
 from wdport.mapping.table import load_table
 from wdport.models.interface import Array, KerasModel
 from wdport.models.keras_runtime import children, exact_float64, layers_by_path
-from wdport.recorder import Call, layer_of
+from wdport.recording.calls import Call, layer_of
 
 from .corpus import PAIRS
 from .running import BOUND, Sides

@@ -115,7 +115,7 @@ def test_windows_is_refused_in_one_line(tmp_path: Path) -> None:
 def test_windows_imports_and_refuses_in_python(checkpoint: Path, tmp_path: Path) -> None:
     """What opens no file works; what does raises the same line, however it is reached."""
     code = f"""
-import wdport, pytest_wdport, wdport.recorder
+import wdport, pytest_wdport, wdport.recording
 import wdport.uses.wavelets, wdport.uses.data
 def refused(call):
     try:

@@ -14,8 +14,8 @@ import wdport
 from tests.command import Cli
 from tests.make import TWO_LEVELS, TWO_LEVELS_SETTINGS, make_state, save
 from tests.parity.test_reports import passing
-from wdport import recorder
 from wdport.parity.verify_options import Pair
+from wdport.recording.user_model import build
 
 
 @pytest.fixture
@@ -47,9 +47,7 @@ def test_what_a_model_prints_is_not_the_report(checkpoint: Path, cli: Cli, monke
 
     def compare(pair: Pair, *_: Any) -> Any:
         monkeypatch.delitem(sys.modules, "tests.talkative_model")
-        recorder.build(str(pair.reference), str(pair.checkpoint)).modules["float32"](
-            torch.zeros(1, 10, 3), torch.zeros(1)
-        )
+        build(str(pair.reference), str(pair.checkpoint)).modules["float32"](torch.zeros(1, 10, 3), torch.zeros(1))
         environment = {**passing().environment, "torch_matmul": "highest", "jax_matmul": "highest"}
         return replace(passing(), environment=environment)
 

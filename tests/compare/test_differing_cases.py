@@ -19,7 +19,8 @@ from wdport.compare.run_cases import compare
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Table, TapRow
 from wdport.models.interface import Signature
-from wdport.recorder import EXTREMES, HIDDEN, UNUSUAL, parse_input
+from wdport.recording.cases import EXTREMES, HIDDEN, UNUSUAL
+from wdport.recording.inputs import parse_input
 
 FAULTS: dict[str, tuple[Any, str]] = {
     "always": (lambda x: x + 1e-3, ""),

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wdport.compare.explained import MOST_MOVED, beyond_rounding
-from wdport.recorder import Case
+from wdport.recording.cases import Case
 
 CASE = Case(seed=0, batch=2, scale=1.0, extremes=("zeros", ""))
 

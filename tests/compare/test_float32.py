@@ -13,7 +13,6 @@ import pytest
 import torch
 from jax import lax
 
-from wdport import recorder
 from wdport.compare.calls import Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.findings import Gate
@@ -23,7 +22,8 @@ from wdport.compare.run_cases import compare
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Table, TapRow
 from wdport.models.interface import Array, Signature
-from wdport.recorder import parse_input
+from wdport.recording.conditioning import float32_errors
+from wdport.recording.inputs import parse_input
 
 
 class Torch(torch.nn.Module):
@@ -126,7 +126,7 @@ def test_the_references_errors_are_relative_to_their_own_inputs() -> None:
     module = Torch(lambda x: 1e4 * x)
     modules = {"float64": Torch(lambda x: 1e4 * x).double(), "float32": module}
     inputs = (np.random.default_rng(0).standard_normal((4, 8)),)
-    errors = recorder.float32_errors(modules, CASE, inputs)
+    errors = float32_errors(modules, CASE, inputs)
     size = float(np.linalg.norm(1e4 * inputs[0]))
     for square, largest in (errors.taps["norm"].fed, errors.taps["norm"].running):
         assert square**0.5 <= 2.0**-24 * size

@@ -19,7 +19,9 @@ from wdport.compare.measure import ErrorPair, Ranges, float32_share, like, relat
 from wdport.compare.taps import Tap
 from wdport.mapping.table import parse_table
 from wdport.parity.verdict import TapResult, locate
-from wdport.recorder import Case, Conditioning, Observation, Spread
+from wdport.recording.cases import Case
+from wdport.recording.conditioning import Conditioning, Spread
+from wdport.recording.observation import Observation
 from wdport.uses.wavelets.check import WAVELET
 
 

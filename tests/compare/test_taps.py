@@ -31,7 +31,7 @@ from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.windows import PADDING_MODES
 from wdport.mapping.table import parse_table
 from wdport.models.keras_runtime import layers_by_path
-from wdport.recorder import module_names
+from wdport.recording.runs import module_names
 from wdport.uses.waveletdiff.family import FAMILY
 from wdport.uses.waveletdiff.port import WaveletDiff
 

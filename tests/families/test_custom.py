@@ -19,12 +19,12 @@ import torch
 import wdport
 from tests.command import Cli, Refused
 from tests.families.toys import nets
-from wdport import recorder
 from wdport.base.errors import WdportError
 from wdport.compare.measure import relative_l2
 from wdport.families import user_functions as code
 from wdport.models.keras_runtime import described, unfilled
 from wdport.parity.repro import load
+from wdport.recording.inputs import parse_inputs
 
 TABLES = {
     "image": """
@@ -414,6 +414,6 @@ class Patched(keras.Model):  # type: ignore[misc]
 def test_a_size_whose_rest_is_left_out_is_not_open() -> None:
     model = Patched()
     model(np.zeros((1, 16, 16, 3)))
-    (image,) = recorder.parse_inputs(["x: b h=16 w=16 3"])
+    (image,) = parse_inputs(["x: b h=16 w=16 3"])
     assert model(np.zeros((1, 17, 16, 3))).shape == (1, 16, 5)
     assert code.open_axes(model, [image]) == {}

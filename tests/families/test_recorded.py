@@ -18,10 +18,10 @@ import wdport
 from tests.command import Cli, Refused
 from tests.families.test_custom import HEAD, TABLES, files
 from tests.families.toys import nets
-from wdport import recorder
 from wdport.compare.calls import layer_of
 from wdport.parity.planned_items import expected
 from wdport.parity.verify_options import Pair
+from wdport.recording.__main__ import main
 
 pytestmark = pytest.mark.usefixtures("one_case")
 
@@ -132,10 +132,10 @@ def test_what_is_calculated_is_recorded(tmp_path: Path, cli: Cli) -> None:
     index = json.loads(np.load(recording)["index"].tobytes())
     assert set(index["values"]) == {"lstm.bias_ih_l0", "lstm.bias_hh_l0"}
     told = ["tests.families.toys.nets:lstm", str(tmp_path / "ck.pt"), "-o", str(recording), "--input", "x: b 9 5"]
-    assert recorder.main(told) == 0
+    assert main(told) == 0
     error = cli(*against(output, recording, table), code=6).err
     assert "does not hold lstm.bias_ih_l0, which line 7 of the table calculates with" in error
-    assert recorder.main([*told, "--keep", "lstm.bias_*"]) == 0
+    assert main([*told, "--keep", "lstm.bias_*"]) == 0
     cli(*against(output, recording, table))
 
 

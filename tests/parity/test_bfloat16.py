@@ -20,7 +20,7 @@ from tests.edits import edit
 from wdport.compare.programs import narrow_softmaxes
 from wdport.nets import attention
 from wdport.parity.bfloat16_gate import POLICY, _gate, narrow_layers
-from wdport.recorder import cast
+from wdport.recording.calls import cast
 from wdport.uses.waveletdiff import layers as waveletdiff
 from wdport.uses.waveletdiff import port as waveletdiff_port
 

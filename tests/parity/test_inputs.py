@@ -21,20 +21,10 @@ from wdport.parity.verdict import Verdict
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair
 from wdport.proving.suggest import Models, suggest
-from wdport.recorder import (
-    CASES,
-    EXTREMES,
-    MOST_CALLS,
-    UNUSUAL,
-    Case,
-    battery,
-    cases_of,
-    checked_inputs,
-    finite_case,
-    parse_input,
-    parse_inputs,
-    with_ids,
-)
+from wdport.recording.calls import MOST_CALLS
+from wdport.recording.cases import CASES, EXTREMES, UNUSUAL, Case, battery
+from wdport.recording.fitted_inputs import cases_of, checked_inputs, finite_case, with_ids
+from wdport.recording.inputs import parse_input, parse_inputs
 
 from ..families.toys import edges, nets
 

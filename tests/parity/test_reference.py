@@ -14,7 +14,8 @@ from wdport.base.errors import IncompleteError, InputError, MisfitError, error_o
 from wdport.compare.calls import CASES, Call, leaves
 from wdport.compare.reference import Live, Reference
 from wdport.parity.recording import Replay, open_recording
-from wdport.recorder import Observation, build
+from wdport.recording.observation import Observation
+from wdport.recording.user_model import build
 from wdport.uses.waveletdiff.family import FAMILY
 
 

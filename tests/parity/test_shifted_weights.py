@@ -14,7 +14,8 @@ from torch import nn
 
 from tests.command import Cli
 from tests.parity.own_models import verify_own
-from wdport import recorder
+from wdport.recording.nested import to_array
+from wdport.recording.weights import bias_shifts, named_tensors
 
 HERE = "tests.parity.test_shifted_weights"
 
@@ -116,11 +117,11 @@ def test_which_tensors_are_shifted() -> None:
             self.register_buffer("steps", torch.tensor(0))
 
     net = Net()
-    shifts = recorder.bias_shifts(net, {"scale": "scale", "steps": "steps"})
+    shifts = bias_shifts(net, {"scale": "scale", "steps": "steps"})
     assert set(shifts) == {"trained.bias", "zero.weight", "zero.bias", "number", "tiny", "channels", "scale"}
-    tensors = recorder.named_tensors(net)
+    tensors = named_tensors(net)
     for name, shift in shifts.items():
-        value = recorder.to_array(tensors[name])
+        value = to_array(tensors[name])
         assert (shift.shape, shift.dtype) == (value.shape, np.float32)
         assert np.all(shift != 0)
         assert np.all((value == 0) | ((value + shift) * value > 0)), name  # the sign stays

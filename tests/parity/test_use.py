@@ -21,7 +21,8 @@ from tests.uses.sampling.toy import ABOUT, toy_network
 from wdport.compare.findings import Gate
 from wdport.models.interface import Clipping, Condition, Decoding, Diffused, Windowed, labels_of
 from wdport.nets.attention import TokenAttention
-from wdport.recorder import lifted, run
+from wdport.recording.float64 import lifted
+from wdport.recording.runs import run
 from wdport.uses.diffusion import flow, noise, plans, unmasking
 from wdport.uses.diffusion import plans as repeat
 from wdport.uses.diffusion import sampler_updates as updates

@@ -11,7 +11,10 @@ from wdport.porting.graph import Graph
 from wdport.porting.outline.steps import is_layer
 from wdport.porting.replay import Values, replay
 from wdport.porting.tracing import trace
-from wdport.recorder import CASES, build_alone, call_by_name, parse_inputs
+from wdport.recording.cases import CASES
+from wdport.recording.fitted_inputs import call_by_name
+from wdport.recording.inputs import parse_inputs
+from wdport.recording.user_model import build_alone
 
 
 def replayed(target: str, inputs: Sequence[str]) -> tuple[torch.nn.Module, Graph, Values, list[np.ndarray]]:

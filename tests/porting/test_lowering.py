@@ -14,7 +14,6 @@ from parity_tests.conformance.suite import PAIRS
 from parity_tests.conformance.test_conformance import QUICK
 from tests.porting import port_functions
 from tests.porting.port_nets import NETS, Situation
-from wdport import recorder
 from wdport.models.interface import Array
 from wdport.models.keras_runtime import float64
 from wdport.porting.graph import Graph, with_sources
@@ -26,6 +25,12 @@ from wdport.porting.outline.steps import is_layer
 from wdport.porting.replay import replay
 from wdport.porting.torch_run import fill
 from wdport.porting.tracing import constructed, trace
+from wdport.recording import nested
+from wdport.recording.calls import cast
+from wdport.recording.float64 import lifted
+from wdport.recording.inputs import read_inputs
+from wdport.recording.nested import to_array
+from wdport.recording.torch_functions import highest_precision
 
 SITUATIONS = {**NETS, **port_functions.RESULTS, **port_functions.LAYERS}
 
@@ -37,17 +42,17 @@ RUNS = ((0, 2), (1, 1))
 
 
 def arrays_of(situation: Situation, seed: int, batch: int) -> dict[str, Array]:
-    inputs = recorder.read_inputs(situation.inputs)
-    return {spec.name: recorder.cast(spec.make(seed, batch, 1.0), float) for spec in inputs}
+    inputs = read_inputs(situation.inputs)
+    return {spec.name: cast(spec.make(seed, batch, 1.0), float) for spec in inputs}
 
 
 def run(module: torch.nn.Module, arrays: Mapping[str, Array]) -> list[torch.Tensor]:
-    with recorder.highest_precision(), recorder.lifted(), torch.no_grad():
-        return recorder.tensors_of(module(*(torch.from_numpy(array.copy()) for array in arrays.values())))
+    with highest_precision(), lifted(), torch.no_grad():
+        return nested.tensors_of(module(*(torch.from_numpy(array.copy()) for array in arrays.values())))
 
 
 def lowering_of(situation: Situation) -> tuple[torch.nn.Module, GraphLowering, list[Run]]:
-    with recorder.lifted(), constructed() as construction:
+    with lifted(), constructed() as construction:
         module = situation.build()
     module = module.double().eval()
     buffers = construction(module)
@@ -58,7 +63,7 @@ def lowering_of(situation: Situation) -> tuple[torch.nn.Module, GraphLowering, l
     runs = []
     for graph_, arrays_ in ((graph, arrays), (other, others)):
         values = replay(graph_, module, arrays_).items()
-        runs.append((arrays_, {source: recorder.to_array(tensor) for source, tensor in values}))
+        runs.append((arrays_, {source: to_array(tensor) for source, tensor in values}))
     register()
     lowering = GraphLowering(with_sources(graph, True), runs[0][1], buffers, with_sources(other, True))
     lowering.run()

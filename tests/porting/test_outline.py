@@ -13,7 +13,8 @@ from tests.porting.replay import replayed
 from wdport.porting.outline.make import outline
 from wdport.porting.outline.result import Outline, Step
 from wdport.porting.settings import settings_of, short, torch_text
-from wdport.recorder import lifted, tensors_of
+from wdport.recording.float64 import lifted
+from wdport.recording.nested import tensors_of
 
 INPUTS = {
     "images": ["x: b 3 16 16"],

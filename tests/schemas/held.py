@@ -11,10 +11,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import best_match
 
-from wdport import recorder
 from wdport.conversion import convert as river
 from wdport.files import json_document
 from wdport.parity.policy import judge as gated
+from wdport.recording.npz_file import RecordingWriter
 
 
 @cache
@@ -59,5 +59,5 @@ def _held_to_schemas() -> Iterator[None]:
         patch.setattr(json_document, "document", document)
         patch.setattr(river, "render_manifest", _before(river.render_manifest, "manifest", 0))
         patch.setattr(gated, "write_baseline", _before(gated.write_baseline, "baseline", 1))
-        patch.setattr(recorder._Writer, "close", _before(recorder._Writer.close, "recording-index", 1))
+        patch.setattr(RecordingWriter, "close", _before(RecordingWriter.close, "recording-index", 1))
         yield

@@ -29,7 +29,8 @@ from tests.uses.unet2d import make as unet2d
 from tests.uses.wan_vae import make as wan_vae
 from wdport.compare.gate_bounds import LOGIC
 from wdport.compare.measure import float32_share, relative_l2
-from wdport.recorder import lifted, run
+from wdport.recording.float64 import lifted
+from wdport.recording.runs import run
 from wdport.uses.library_config import LibraryFamily
 from wdport.uses.masked_lm.family import FAMILY as MASKED_LM
 from wdport.uses.unet2d.family import FAMILY as UNET2D

@@ -1,7 +1,7 @@
 """Differences between operating systems: fallbacks for macOS, and the refusal of Windows.
 
 Readers and writers need positional reads and writes, advisory locks and the renaming of open files. Linux and macOS
-have them. Windows does not, so opening a file there raises a one-line error; ``wdport.recorder`` and pure computations
+have them. Windows does not, so opening a file there raises a one-line error; ``wdport.recording`` and pure computations
 work.
 """
 

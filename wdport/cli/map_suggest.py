@@ -113,7 +113,7 @@ def command(request: SuggestRequest) -> int:
 def _watch(model: str) -> int:
     """Run the command in a separate process until it finds a table, again whenever a Python file in the folder of the
     Keras model is saved."""
-    from wdport.recorder import search
+    from wdport.recording.user_code import search
 
     search(os.getcwd())
     spec = find_spec(model.partition(":")[0])

@@ -63,7 +63,7 @@ def command(request: PortRequest) -> int:
     """
     require_torch("wdport port")
     from wdport.compare.reference import translated
-    from wdport.recorder import parted
+    from wdport.recording.user_code import parted
 
     with translated():
         parted(request.target)

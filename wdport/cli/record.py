@@ -28,7 +28,9 @@ from wdport.files.atomic import track_write
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
 from wdport.files.model_target import Target, file_target
-from wdport.recorder import Input, Refusal, read_inputs, record_file
+from wdport.recording.inputs import Input, read_inputs
+from wdport.recording.record_file import record_file
+from wdport.recording.refusal import Refusal
 
 if TYPE_CHECKING:
     from wdport.cli.results import RecordingDocument

@@ -42,7 +42,8 @@ from wdport.mapping.kinds import KINDS
 from wdport.mapping.rows import ConstantRow
 from wdport.models.interface import KerasLayer
 from wdport.models.keras_runtime import layers_by_path
-from wdport.recorder import Observation, scalar_fed
+from wdport.recording.observation import Observation
+from wdport.recording.runs import scalar_fed
 
 if TYPE_CHECKING:
     import torch

@@ -14,7 +14,8 @@ from wdport.compare.layer_errors import output_errors, tap_errors
 from wdport.compare.reference import translated
 from wdport.compare.results import TapResult
 from wdport.compare.sides import ComparedSides
-from wdport.recorder import cast, run_as_stated, stated_float64
+from wdport.recording.calls import cast
+from wdport.recording.conditioning import run_as_stated, stated_float64
 
 
 def use_as_stated(sides: ComparedSides, case: Case, taps: Mapping[str, TapResult], logic: float) -> set[str]:

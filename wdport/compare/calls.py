@@ -16,16 +16,16 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from wdport.models.interface import Array
-from wdport.recorder import CASES as CASES
-from wdport.recorder import Call as Call
-from wdport.recorder import Calls as Calls
-from wdport.recorder import Case as Case
-from wdport.recorder import Outputs as Outputs
-from wdport.recorder import answers_of as answers_of
-from wdport.recorder import call_name as call_name
-from wdport.recorder import cast as cast
-from wdport.recorder import layer_of as layer_of
-from wdport.recorder import leaves as leaves
+from wdport.recording.calls import Call as Call
+from wdport.recording.calls import Calls as Calls
+from wdport.recording.calls import Outputs as Outputs
+from wdport.recording.calls import call_name as call_name
+from wdport.recording.calls import cast as cast
+from wdport.recording.calls import layer_of as layer_of
+from wdport.recording.calls import leaves as leaves
+from wdport.recording.cases import CASES as CASES
+from wdport.recording.cases import Case as Case
+from wdport.recording.observation import answers_of as answers_of
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,8 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Final
 
 from wdport.compare.calls import Case
-from wdport.recorder import HIDDEN, UNUSUAL, Input, given
+from wdport.recording.cases import HIDDEN, UNUSUAL
+from wdport.recording.inputs import Input, given
 
 SAMPLES: Final[Mapping[str, str]] = {
     "zeros": "zeros",

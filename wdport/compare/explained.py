@@ -16,7 +16,10 @@ from wdport.compare.gate_bounds import LEAK, LOGIC, NUMERICS
 from wdport.compare.layer_errors import floors_of, output_errors
 from wdport.compare.measure import largest_error, relative_errors
 from wdport.models.interface import Array
-from wdport.recorder import MASKING, Conditioning, Observation, Outputs, Spread, by_sample, squares_by_sample
+from wdport.recording.calls import MASKING, Outputs
+from wdport.recording.conditioning import Conditioning, Spread
+from wdport.recording.observation import Observation
+from wdport.recording.samples import by_sample, squares_by_sample
 
 
 @dataclass(frozen=True)

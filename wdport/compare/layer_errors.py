@@ -20,7 +20,9 @@ from wdport.compare.relations import arrangement, same
 from wdport.compare.taps import Tap
 from wdport.mapping.axes import Shape
 from wdport.models.interface import Array, Signature
-from wdport.recorder import TINY, by_sample, inside, rows_of_sample
+from wdport.recording.calls import inside
+from wdport.recording.cases import TINY
+from wdport.recording.samples import by_sample, rows_of_sample
 
 
 class InPort:

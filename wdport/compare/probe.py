@@ -32,7 +32,7 @@ from wdport.models.keras_runtime import (
     layers_by_path,
     variable_values,
 )
-from wdport.recorder import has_names, named_leaves
+from wdport.recording.nested import has_names, named_leaves
 
 Tensor = Array | jax.Array
 """A NumPy array, or a JAX array, traced or not."""

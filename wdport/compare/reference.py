@@ -14,19 +14,33 @@ from typing import TYPE_CHECKING, Final, Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from wdport import recorder
 from wdport.base.errors import MisfitError, error_of
 from wdport.compare.activities import spent_on
 from wdport.compare.calls import Case
 from wdport.models.interface import Array
-from wdport.recorder import CaseSweep, Conditioning, Input, Observation, Refusal
+from wdport.recording import conditioning as recording_conditioning
+from wdport.recording import observation as recording_observation
+from wdport.recording import runs, unused
+from wdport.recording.calls import cast
+from wdport.recording.cases import SEEDS
+from wdport.recording.compared_numbers import Ranges, compared_numbers, unreached, unreached_notes, with_numbers
+from wdport.recording.conditioning import Conditioning, float32_errors, stated_float64
+from wdport.recording.fitted_inputs import cases_of, checked_inputs, finite_case, mask_notes, with_ids, with_keys
+from wdport.recording.float64 import lifted
+from wdport.recording.inputs import Input
+from wdport.recording.observation import Observation
+from wdport.recording.refusal import MODEL_ERRORS, Refusal, one_line
+from wdport.recording.runs import CaseSweep, module_names
+from wdport.recording.steadiness import FAST, FAST_PADDED, fast_path_error, is_repeatable, padded_error
+from wdport.recording.torch_functions import highest_precision
+from wdport.recording.weights import bias_shifts, moved_biases
 
 if TYPE_CHECKING:
     import torch
 
 MakeInputs = Callable[[int, int, float], Sequence[ArrayLike]]
 
-TURNED: Final = recorder.SEEDS // 2
+TURNED: Final = SEEDS // 2
 """How much larger the seed of a batch of one is whose sizes are those of another in the opposite order."""
 
 
@@ -117,12 +131,12 @@ class Live:
     ) -> None:  # fmt: skip
         self.modules, self._turned = modules, turned
         self.code = code
-        self.names = recorder.module_names(modules["float64"])
-        self.shifts = recorder.bias_shifts(modules["float32"]) if shifts is None else shifts
+        self.names = module_names(modules["float64"])
+        self.shifts = bias_shifts(modules["float32"]) if shifts is None else shifts
         self.environment: dict[str, str] = {}
         self.findings: list[str] = []
         self._notes = dict.fromkeys(notes)
-        self.make_inputs, self.drawn = make_inputs, recorder.with_ids(drawn, modules["float64"])
+        self.make_inputs, self.drawn = make_inputs, with_ids(drawn, modules["float64"])
         self._marks = ""
         self._compared: list[float] | None = None
         self._moved: ExitStack | None = None
@@ -137,33 +151,33 @@ class Live:
 
     def cases(self, battery: Sequence[Case]) -> Sequence[Case]:
         with translated(), spent_on("running PyTorch"):
-            cases = recorder.cases_of(battery, self.make_inputs, self.drawn)
+            cases = cases_of(battery, self.make_inputs, self.drawn)
             if self._turned:
                 pairs = ((case, replace(case, seed=case.seed + TURNED)) for case in cases)
                 cases = [case for pair in pairs for case in (pair if pair[0].batch == 1 else pair[:1])]
-            self.drawn = recorder.with_keys(self.drawn, self.modules["float64"], cases, self._draw)
-            self._notes.update(dict.fromkeys(recorder.mask_notes(self.drawn)))
+            self.drawn = with_keys(self.drawn, self.modules["float64"], cases, self._draw)
+            self._notes.update(dict.fromkeys(mask_notes(self.drawn)))
             if self.drawn and self.make_inputs is None:
                 if self._compared is None:
                     self._compared = self._compare_numbers(cases)
                 self.include(self._compared)
-            return [recorder.finite_case(self.modules["float64"], case, self.inputs) for case in cases]
+            return [finite_case(self.modules["float64"], case, self.inputs) for case in cases]
 
     def _compare_numbers(self, cases: Sequence[Case]) -> list[float]:
         """The numbers that the code compares values with in the first case, and a note on those that no size reaches,
         nor that of the longest case."""
-        ranges: recorder.Ranges = {}
+        ranges: Ranges = {}
         double = self.modules["float64"]
-        numbers = recorder.compared_numbers(double, self.inputs(cases[0]), ranges)
+        numbers = compared_numbers(double, self.inputs(cases[0]), ranges)
         for case in cases:
-            if case.batch == 1 and recorder.unreached(ranges, self.drawn):
-                recorder.compared_numbers(double, self.inputs(case), ranges)
+            if case.batch == 1 and unreached(ranges, self.drawn):
+                compared_numbers(double, self.inputs(case), ranges)
         if self.code:
-            self._notes = dict.fromkeys([*recorder.unreached_notes(ranges, self.drawn), *self._notes])
+            self._notes = dict.fromkeys([*unreached_notes(ranges, self.drawn), *self._notes])
         return numbers
 
     def include(self, numbers: Sequence[float]) -> None:
-        self.drawn = recorder.with_numbers(self.drawn, numbers)
+        self.drawn = with_numbers(self.drawn, numbers)
         if marks := dict.fromkeys(mark for spec in self.drawn for mark in spec.marks):
             values = " and ".join(f"{mark:g}" for mark in marks)
             them = "them" if len(marks) > 1 else "it"
@@ -173,39 +187,39 @@ class Live:
         return self._draw(case, self.drawn)
 
     def _draw(self, case: Case, drawn: Sequence[Input]) -> tuple[Array, ...]:
-        if self._turned and case.batch == 1 and case.seed % recorder.SEEDS >= TURNED:
+        if self._turned and case.batch == 1 and case.seed % SEEDS >= TURNED:
             drawn = tuple(replace(spec, alone=sizes) for spec, sizes in zip(drawn, self._turned, strict=True))
-        return recorder.checked_inputs(self.make_inputs, case, "the reference", drawn)
+        return checked_inputs(self.make_inputs, case, "the reference", drawn)
 
     def use(self, random_biases: bool) -> None:
         if random_biases and self._moved is None:
             self._moved = ExitStack()
-            self._moved.enter_context(recorder.moved_biases(self.modules, self.shifts))
+            self._moved.enter_context(moved_biases(self.modules, self.shifts))
         elif not random_biases and self._moved is not None:
             self._moved.close()
             self._moved = None
 
     def observe(self, case: Case, taps: Collection[str]) -> Observation:
         self.use(case.random_biases)
-        with translated(), spent_on("running PyTorch"), recorder.highest_precision() as precision:
+        with translated(), spent_on("running PyTorch"), highest_precision() as precision:
             inputs = self.inputs(case)
             try:
-                observation = recorder.observe(
+                observation = recording_observation.observe(
                     self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
                 )
                 # Once, on the first case; of a random reference, nothing else can be said. PyTorch's fused attention
                 # path may compute something else than its layers one by one.
-                repeats = bool(self.environment) or recorder.is_repeatable(
+                repeats = bool(self.environment) or is_repeatable(
                     self.modules["float64"], observation, self.code or "the reference"
                 )
-                fast_error = 0.0 if self.environment else recorder.fast_path_error(self.modules["float32"], observation)
-                if not self.environment and (error := recorder.padded_error(self.modules["float32"], observation)):
-                    self._notes[recorder.FAST_PADDED.format(error)] = None
-            except recorder.MODEL_ERRORS as error:
+                fast_error = 0.0 if self.environment else fast_path_error(self.modules["float32"], observation)
+                if not self.environment and (error := padded_error(self.modules["float32"], observation)):
+                    self._notes[FAST_PADDED.format(error)] = None
+            except MODEL_ERRORS as error:
                 # An error of a reference that comes with wdport is a bug, and keeps its traceback.
                 if not self.code:
                     raise
-                what = f"running it raises {recorder.one_line(error)}"
+                what = f"running it raises {one_line(error)}"
                 raise MisfitError(self.code, what, "correct the module, or its inputs") from error
             if self.code and not case.extremes and any(np.isnan(output).any() for output in observation.outputs
                                                        if output.dtype.kind == "f"):  # fmt: skip
@@ -218,7 +232,7 @@ class Live:
                 if not repeats:
                     self.findings.append("the reference does not repeat itself bit for bit")
                 if fast_error:
-                    self.findings.append(f"the reference {recorder.FAST} {fast_error:.1e}")
+                    self.findings.append(f"the reference {FAST} {fast_error:.1e}")
         return observation
 
     def conditioning(self, case: Case, dtype: str, taps: Collection[str]) -> Conditioning:
@@ -226,19 +240,19 @@ class Live:
         with translated(), spent_on("running PyTorch"):
             inputs = self.inputs(case)
             if dtype == "float32":
-                if recorder.stated_float64(self.modules["float32"], recorder.cast(inputs, np.float32)):
+                if stated_float64(self.modules["float32"], cast(inputs, np.float32)):
                     self._notes["the reference computes in float64, also where the network is in float32"] = None
-                return recorder.float32_errors(self.modules, case, inputs, taps)
-            return recorder.conditioning(self.modules["float64"], case, inputs, taps)
+                return float32_errors(self.modules, case, inputs, taps)
+            return recording_conditioning.conditioning(self.modules["float64"], case, inputs, taps)
 
     def unused_calls(self, observation: Observation, names: Collection[str]) -> Sequence[str]:
-        with translated(), spent_on("running PyTorch"), recorder.highest_precision(), recorder.lifted():
+        with translated(), spent_on("running PyTorch"), highest_precision(), lifted():
             inputs, outputs, calls = observation.inputs, observation.outputs, observation.calls
-            return recorder.unused_calls(self.modules["float64"], inputs, outputs, calls, names)
+            return unused.unused_calls(self.modules["float64"], inputs, outputs, calls, names)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         with translated():
-            return recorder.sweep(self.modules, names, times)
+            return runs.sweep(self.modules, names, times)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from wdport.compare.layer_errors import fed, made
 from wdport.compare.measure import ErrorPair
 from wdport.compare.taps import Tap
 from wdport.models.interface import Array, Port
-from wdport.recorder import Conditioning
+from wdport.recording.conditioning import Conditioning
 
 FED_INPUTS, WHOLE, PARTS = " inputs", ", whole network", " parts"
 """Groups of float32 errors besides those of isolated layers and outputs."""

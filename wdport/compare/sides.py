@@ -16,7 +16,8 @@ from wdport.compare.programs import trim_memory
 from wdport.compare.reference import Reference
 from wdport.compare.taps import Tap
 from wdport.models.interface import Array, Signature
-from wdport.recorder import Conditioning, Observation
+from wdport.recording.conditioning import Conditioning
+from wdport.recording.observation import Observation
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,8 @@ from wdport.compare.findings import Finding, fact
 from wdport.compare.rounding_errors import RoundingErrors
 from wdport.compare.sides import Expected
 from wdport.models.interface import Array, Port
-from wdport.recorder import Single, by_sample
+from wdport.recording.observation import Single
+from wdport.recording.samples import by_sample
 
 
 def add_single(

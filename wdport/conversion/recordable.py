@@ -16,7 +16,7 @@ from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Row
 from wdport.mapping.ties import omitted_names
 from wdport.models.interface import Array
-from wdport.recorder import Input
+from wdport.recording.inputs import Input
 
 
 @dataclass(frozen=True)
@@ -24,7 +24,7 @@ class Recordable:
     """The PyTorch model and how it is built: ``reference`` is ``module:function``, called with ``arguments``;
     ``tensors`` are its weights, ``calculated`` the names of those that arithmetic converts, ``taps`` the modules that
     the table compares, ``notes`` state how names were changed, and the model need not have the ``spare`` tensors;
-    ``carried`` are as for :func:`wdport.recorder.build`."""
+    ``carried`` are as for :func:`wdport.recording.user_model.build`."""
 
     reference: str
     inputs: tuple[Input, ...]

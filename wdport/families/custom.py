@@ -26,7 +26,7 @@ from wdport.mapping.kinds import KINDS
 from wdport.mapping.kinds.kind import SPACES
 from wdport.mapping.rows import Table
 from wdport.models.interface import Array, ConfigurationSource, Document, KerasModel, Port, Resolved, Signature
-from wdport.recorder import Input, parse_inputs
+from wdport.recording.inputs import Input, parse_inputs
 
 if TYPE_CHECKING:
     from wdport.compare.setting_values import SettingsReport

@@ -28,7 +28,7 @@ from wdport.models.interface import (
     Signature,
     Stated,
 )
-from wdport.recorder import Input
+from wdport.recording.inputs import Input
 
 if TYPE_CHECKING:
     from torch.nn import Module

@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from wdport import recorder
 from wdport.base.errors import MisfitError, WdportError
 from wdport.compare.alignment import compare_settings
 from wdport.compare.calls import Call
@@ -25,6 +24,9 @@ from wdport.families.user_functions import find_function
 from wdport.mapping.rows import Table
 from wdport.models.interface import Document, KerasLayer, KerasModel
 from wdport.models.keras_runtime import layers_by_path
+from wdport.recording import user_code
+from wdport.recording.refusal import one_line
+from wdport.recording.runs import module_names
 
 if TYPE_CHECKING:
     import torch
@@ -38,8 +40,8 @@ def first_unlike(model: KerasModel, reference: str | None, arguments: Document, 
         return ""
     layers = layers_by_path(model)
     try:
-        module = recorder.find_function(reference)(**arguments)
-        taps = align(table, recorder.module_names(module), layers, ())
+        module = user_code.find_function(reference)(**arguments)
+        taps = align(table, module_names(module), layers, ())
         modules = dict(module.named_modules())
     # The caller reports that the table does not fit; whatever the PyTorch model raises would hide that.
     except Exception:  # the function is the user's, and this is only a hint
@@ -71,8 +73,8 @@ def settings_of(model: KerasModel, reference: str, arguments: Document, table: T
     except WdportError:
         raise
     except (Exception, SystemExit) as error:
-        raise MisfitError(reference, f"raises {recorder.one_line(error)}", "correct the function") from error
-    taps = align(table, recorder.module_names(cast("torch.nn.Module", module)), layers, ())
+        raise MisfitError(reference, f"raises {one_line(error)}", "correct the function") from error
+    taps = align(table, module_names(cast("torch.nn.Module", module)), layers, ())
     input_shapes = {path: shape for path, layer in layers.items() if (shape := _known_input_shape(layer))}
     kinds = {tap.candidate: tap.kind or kind_of(modules[tap.reference]) for tap in taps if tap.reference in modules}
     # A PyTorch module that pads is often a ZeroPadding layer and a layer without padding in Keras, so their paddings

@@ -18,7 +18,6 @@ from typing import Any
 import keras
 import numpy as np
 
-from wdport import recorder
 from wdport.base.errors import MisfitError, WdportError, error_of
 from wdport.checkpoint.error_context import located
 from wdport.compare.programs import TRACING
@@ -39,15 +38,17 @@ from wdport.models.keras_runtime import (
     unfilled,
     variables_by_path,
 )
-from wdport.recorder import Input
+from wdport.recording import user_code
+from wdport.recording.inputs import Input
+from wdport.recording.refusal import Refusal, one_line
 
 
 def find_function(target: str) -> Callable[..., object]:
     """The function that ``module:name`` names, in the current folder or the environment; raises
     :class:`UsageError` if there is none, and :class:`MisfitError` if its module cannot be imported."""
     try:
-        return recorder.find_function(target)
-    except recorder.Refusal as refusal:
+        return user_code.find_function(target)
+    except Refusal as refusal:
         raise error_of(refusal.exit_code, refusal.where, refusal.what, refusal.fix) from refusal
 
 
@@ -161,7 +162,7 @@ def _save_whole(target: str, model: KerasModel, path: Path) -> None:
     except OSError:
         raise
     except Exception as error:
-        what = f"returns a model that no .keras file can hold ({recorder.one_line(_cause(error))[:100]})"
+        what = f"returns a model that no .keras file can hold ({one_line(_cause(error))[:100]})"
         if isinstance(error, NotImplementedError):
             what = f"{_unsaved(model)} has arguments and no get_config, which a .keras file needs"
         raise MisfitError(

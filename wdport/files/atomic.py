@@ -182,7 +182,7 @@ def describe_written() -> str:
 
 @contextmanager
 def track_write(path: Path) -> Iterator[None]:
-    """Track a file that another writer renames, such as :mod:`wdport.recorder`."""
+    """Track a file that another writer renames, such as :mod:`wdport.recording`."""
     before = _identity(path)
     try:
         yield

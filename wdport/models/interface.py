@@ -17,7 +17,7 @@ import numpy as np
 from wdport.base.shared_types import about
 from wdport.mapping.axes import Shape
 from wdport.mapping.rearrange import Array as Array
-from wdport.recorder import Input, given
+from wdport.recording.inputs import Input, given
 
 if TYPE_CHECKING:
     import jax

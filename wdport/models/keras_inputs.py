@@ -14,7 +14,9 @@ import keras
 from wdport.base.errors import MisfitError
 from wdport.models.interface import KerasModel
 from wdport.models.keras_runtime import call_names
-from wdport.recorder import Input, by_parameter, given, named_leaves
+from wdport.recording.fitted_inputs import by_parameter
+from wdport.recording.inputs import Input, given
+from wdport.recording.nested import named_leaves
 
 _STATED: WeakKeyDictionary[KerasModel, tuple[Input, ...]] = WeakKeyDictionary()
 

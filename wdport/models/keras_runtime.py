@@ -34,7 +34,7 @@ from keras.src.saving.serialization_lib import ObjectSharingScope
 
 from wdport.base.errors import UsageError
 from wdport.models.interface import Array, KerasLayer, KerasModel, KerasVariable
-from wdport.recorder import one_line
+from wdport.recording.refusal import one_line
 
 T = TypeVar("T")
 
@@ -428,7 +428,7 @@ def exact_float64() -> AbstractContextManager[None]:
     Keras's type promotion treats float64 as float32 on JAX, and its attention computes a softmax in float32. The
     promotion table is private, so its effect is checked at every tap by the share of values that float32 can represent.
     A float32 that a layer states, as a dtype or in a cast, is float64 too, as in the PyTorch model
-    (:func:`wdport.recorder.lifted`): such a layer computes nothing else in float32.
+    (:func:`wdport.recording.float64.lifted`): such a layer computes nothing else in float32.
 
     It applies to the whole process until the last thread leaves such a context.
     """

@@ -31,7 +31,10 @@ from wdport.families.roles import KeptByKeras
 from wdport.models.interface import Array, KerasModel
 from wdport.models.keras_runtime import variable_values
 from wdport.parity.gates_of_uses import NetworkInUse, use_gates
-from wdport.recorder import changed_tokens, isolate, lifted, one_line, record, run
+from wdport.recording.float64 import lifted
+from wdport.recording.observation import changed_tokens
+from wdport.recording.refusal import one_line
+from wdport.recording.runs import isolate, record, run
 
 Ran = tuple[Outputs, Calls]
 """The outputs of a run of the reference, and every call in it."""

@@ -26,7 +26,8 @@ from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_gate import OptimizerErrors, PortTraining, optimizer_gate
 from wdport.parity.optimizer_steps import BATCH
 from wdport.parity.verdict import PartResult, Trajectory, VariableResult
-from wdport.recorder import highest_precision, lifted
+from wdport.recording.float64 import lifted
+from wdport.recording.torch_functions import highest_precision
 
 SEED = 5
 # With a gain of 32, so that attention's logits are large.

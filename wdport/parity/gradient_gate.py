@@ -24,7 +24,7 @@ from wdport.mapping.rearrange import apply_rule
 from wdport.models.interface import Array
 from wdport.models.keras_runtime import variables_by_path
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.recorder import run
+from wdport.recording.runs import run
 
 
 @dataclass(frozen=True)

@@ -32,24 +32,16 @@ from wdport.mapping.plan import Move, Plan
 from wdport.mapping.ties import omitted_names
 from wdport.models.interface import Array, KerasModel, Signature
 from wdport.models.keras_runtime import set_variable, variables_by_path
-from wdport.recorder import (
-    CASES,
-    LONGEST,
-    Input,
-    Ranges,
-    Subject,
-    build,
-    call_by_name,
-    cast,
-    checked_inputs,
-    compared_numbers,
-    highest_precision,
-    largest_tensor,
-    lifted,
-    run,
-    unreached,
-    watched,
-)
+from wdport.recording.calls import cast
+from wdport.recording.cases import CASES, LONGEST
+from wdport.recording.compared_numbers import Ranges, compared_numbers, largest_tensor, unreached
+from wdport.recording.fitted_inputs import call_by_name, checked_inputs
+from wdport.recording.float64 import lifted
+from wdport.recording.inputs import Input
+from wdport.recording.runs import run
+from wdport.recording.torch_functions import highest_precision
+from wdport.recording.user_model import Subject, build
+from wdport.recording.watching import watched
 
 if TYPE_CHECKING:
     import torch
@@ -148,7 +140,7 @@ def unequal_fills(plan: Plan, weights: Weights) -> list[Finding]:
 
 
 def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str, Array]) -> Weights:
-    """Add the reference's shifts, converted by the plan's rules; see :func:`wdport.recorder.bias_shifts`."""
+    """Add the reference's shifts, converted by the plan's rules; see :func:`wdport.recording.weights.bias_shifts`."""
     tensors, variables = dict(weights.tensors), dict(weights.variables)
     for move in prepared.plan.moves:
         if not any(name in shifts for name in move.sources):

@@ -29,7 +29,8 @@ from wdport.models.interface import Array, KerasModel, KerasVariable, Objective
 from wdport.models.keras_runtime import variables_by_path
 from wdport.optimizers.torch_like import TorchOptimizer
 from wdport.parity.keras_gradients import GradientProbe
-from wdport.recorder import run, tensors_of
+from wdport.recording.nested import tensors_of
+from wdport.recording.runs import run
 
 if TYPE_CHECKING:
     import torch

@@ -20,7 +20,7 @@ from wdport.parity.model_pair import user_reference
 from wdport.parity.recording import open_recording
 from wdport.parity.verify import recorded_plan
 from wdport.parity.verify_options import Pair
-from wdport.recorder import module_names
+from wdport.recording.runs import module_names
 
 
 @dataclass(frozen=True)

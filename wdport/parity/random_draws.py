@@ -20,7 +20,7 @@ import jax.numpy as jnp
 import keras
 import numpy as np
 
-from wdport.recorder import functions
+from wdport.recording.torch_functions import functions
 
 if TYPE_CHECKING:
     import torch
@@ -158,7 +158,7 @@ def _kept(numbers: Any, rate: float) -> Any:
 
 
 def _torch_draws(draws: SampleDraws) -> Callable[[Callable[..., Any], tuple[Any, ...], Mapping[str, Any]], object]:
-    """An answer for :func:`wdport.recorder.functions`."""
+    """An answer for :func:`wdport.recording.torch_functions.functions`."""
 
     def answer(function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> object:
         drawn = function(*args, **kwargs)

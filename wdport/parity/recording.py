@@ -18,21 +18,15 @@ from wdport.compare.calls import Call, Case, layer_of
 from wdport.models.interface import Array, Signature
 from wdport.parity import recording_file as form
 from wdport.parity.recording_file import AGAIN, RecordingFile, reading
-from wdport.recorder import (
-    EXTREMES,
-    FAST,
-    HIDDEN,
-    SCHEMA,
-    UNUSUAL,
-    CaseSweep,
-    Conditioning,
-    Observation,
-    Single,
-    Spread,
-    given,
-    marks_of,
-    unbatched,
-)
+from wdport.recording.cases import EXTREMES, HIDDEN, UNUSUAL
+from wdport.recording.compared_numbers import marks_of
+from wdport.recording.conditioning import Conditioning, Spread
+from wdport.recording.fitted_inputs import unbatched
+from wdport.recording.inputs import given
+from wdport.recording.npz_file import SCHEMA
+from wdport.recording.observation import Observation, Single
+from wdport.recording.runs import CaseSweep
+from wdport.recording.steadiness import FAST
 
 Known = dict[str, Array]
 """Arrays by reference, so that none is read twice within a case."""

@@ -29,7 +29,7 @@ from wdport.checkpoint.source import Source, Span
 from wdport.checkpoint.strict_json import require_shallow, strict_json
 from wdport.checkpoint.zip_archive import read_flat_members
 from wdport.models.interface import Array
-from wdport.recorder import Tensors
+from wdport.recording.user_model import Tensors
 
 LARGEST: Final = 1 << 48
 """Greater than any size, seed or number of bytes."""

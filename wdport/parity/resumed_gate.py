@@ -28,7 +28,7 @@ from wdport.models.keras_runtime import exact_float64, variables_by_path
 from wdport.parity.keras_gradients import GradientProbe
 from wdport.parity.optimizer_steps import OptimizerPair, losses
 from wdport.parity.training_mode_gate import TrainingStart
-from wdport.recorder import lifted
+from wdport.recording.float64 import lifted
 
 STEPS: Final = 5
 FIRST_STEPS: Final = 2

@@ -49,7 +49,7 @@ from wdport.parity.saved_model import rebuilt_otherwise
 from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
-from wdport.recorder import parted
+from wdport.recording.user_code import parted
 
 
 @dataclass(frozen=True)

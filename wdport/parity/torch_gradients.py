@@ -11,7 +11,7 @@ import torch
 
 from wdport.compare.calls import Call, Outputs, call_name, leaves
 from wdport.models.interface import Array
-from wdport.recorder import tensors_of
+from wdport.recording.nested import tensors_of
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,9 @@ from wdport.parity.gradient_gate import moved_gradients, variable_errors
 from wdport.parity.model_pair import Sides, converted_weights
 from wdport.parity.optimizer_steps import OptimizerPair
 from wdport.parity.random_draws import SampleDraws, repeatable
-from wdport.recorder import functions, lifted, tensors_of
+from wdport.recording.float64 import lifted
+from wdport.recording.nested import tensors_of
+from wdport.recording.torch_functions import functions
 
 if TYPE_CHECKING:
     import torch
@@ -135,7 +137,7 @@ class BiasedVariances:
         self._names = {id(buffer): name for name, buffer in module.named_buffers()}
 
     def watch(self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
-        """Compute a function; a handler for :func:`wdport.recorder.functions`."""
+        """Compute a function; a handler for :func:`wdport.recording.torch_functions.functions`."""
         if getattr(function, "__name__", "") == "batch_norm":
             names = ("input", "running_mean", "running_var", "weight", "bias", "training", "momentum")
             options = {**dict(zip(names, args, strict=False)), **kwargs}

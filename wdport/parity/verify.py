@@ -56,7 +56,8 @@ from wdport.parity.resumed_gate import open_resumed
 from wdport.parity.run_gates import EVERYTHING, Setup, VerifySubject, run_gates
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_options import Pair, require_repro
-from wdport.recorder import Tensors, battery
+from wdport.recording.cases import battery
+from wdport.recording.user_model import Tensors
 
 
 class Described:
@@ -108,7 +109,8 @@ def recorded_weights(prepared: Prepared, recording: Recording, converted: Conver
 def _value(recording: Recording, move: Move, name: str) -> Array:
     if name not in recording.values:
         what = f"does not hold {name}, which line {move.line} of the table calculates with"
-        raise IncompleteError(recording.path, what, f"record it again with `--mapping`, or recorder.py --keep '{name}'")
+        fix = f"record it again with `--mapping`, or python -m recording --keep '{name}'"
+        raise IncompleteError(recording.path, what, fix)
     if _digest(recording.values[name]) != recording.tensors[name].sha256:
         raise InputError(recording.path, f"holds a {name} that does not match its hash", "record it again")
     return recording.values[name]
@@ -179,7 +181,7 @@ def verify(
         mapping: the mapping table, if you used your own.
         key: dotted key of the state_dict, if the file holds more than one.
         reference: ``module:function`` that builds your own PyTorch model, in place of wdport's; see
-            :mod:`wdport.recorder`.
+            :mod:`wdport.recording`.
         full: also compare bfloat16, gradients, training mode, optimizer steps and trajectories, and run the port both
             eagerly and compiled.
         repro: a folder for the first faulty layer, if there is one, and a script that runs only that layer.

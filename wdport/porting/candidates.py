@@ -8,7 +8,6 @@ from math import prod
 
 import numpy as np
 
-from wdport import recorder
 from wdport.mapping.axes import Shape
 from wdport.mapping.kinds import kinds_of_layer
 from wdport.models.interface import Array, KerasLayer
@@ -17,6 +16,7 @@ from wdport.porting.candidate_rows import FillOption
 from wdport.porting.fingerprints import InputCall, KerasSide, Print
 from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible, stack
+from wdport.recording.nested import to_array
 
 Matched = Mapping[str, FillOption]
 """The options chosen so far, by layer, or by variable of a layer without a kind."""
@@ -185,7 +185,7 @@ class Candidates:
     def _root(self) -> list[Unit]:
         """The parameters of the model itself."""
         state = self._run.module.state_dict()
-        root_tensors = {name: recorder.to_array(tensor) for name, tensor in state.items() if "." not in name}
+        root_tensors = {name: to_array(tensor) for name, tensor in state.items() if "." not in name}
         bits = joined_bits(self._run.bits[name] for name in root_tensors)
         return [Unit("", (), root_tensors, "", "", (), -1, bits)] if root_tensors else []
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from wdport import recorder
+from wdport.recording.watching import parameter_names
 
 LENGTHS = (6, 16)
 """Lengths of a sequence, as far as the configuration has positions."""
@@ -20,7 +20,7 @@ def library_inputs(module: torch.nn.Module) -> tuple[str, ...]:
     bases = {f"{base.__module__.partition('.')[0]}.{base.__name__}" for base in type(module).__mro__}
     if "transformers.PreTrainedModel" in bases:
         return tuple(_transformers_inputs(module))
-    names = recorder.parameter_names(module)
+    names = parameter_names(module)
     size = _image_size(module)
     return (f"{names[0]}: b {' '.join(map(str, size))}",) if names and size else ()
 

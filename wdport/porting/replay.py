@@ -9,9 +9,12 @@ from typing import Any
 
 import torch
 
-from wdport import recorder
 from wdport.models.interface import Array
 from wdport.porting.graph import Graph, Node, Slice, TensorSource, TracedTensor
+from wdport.recording.float64 import lifted
+from wdport.recording.nested import tensors_of
+from wdport.recording.torch_functions import highest_precision, masked_rows
+from wdport.recording.watching import has_hooks, parameter_names
 
 Values = dict[TensorSource, torch.Tensor]
 """The tensors of a replay, by their source."""
@@ -57,7 +60,7 @@ def steps(
     for name, held in graph.tensors.items():
         get = module.get_parameter if held.kind == "parameter" else module.get_buffer
         values[TensorSource(held.kind, name)] = get(name)
-    with recorder.highest_precision(), recorder.lifted(), torch.no_grad():
+    with highest_precision(), lifted(), torch.no_grad():
         for node in graph.nodes:
             if node.module is None or node.is_layer:
                 yield node, _run(node, module, values, (changes or {}).get(node.serial))
@@ -68,8 +71,8 @@ def _run(node: Node, module: torch.nn.Module, values: Values, change: Change | N
     if node.module is not None:
         part = module.get_submodule(node.module.path)
         # What hooks compute are nodes of their own.
-        function: Function = part.forward if node.module.path and recorder.has_hooks(part) else part
-        order = recorder.parameter_names(part)
+        function: Function = part.forward if node.module.path and has_hooks(part) else part
+        order = parameter_names(part)
         # Arguments of *args come after those with names.
         args = tuple(value for key, value in kwargs.items() if key not in order and key.startswith("input_"))
         if args:
@@ -78,10 +81,10 @@ def _run(node: Node, module: torch.nn.Module, values: Values, change: Change | N
     else:
         function = find_function(node.name)
     # As the recorder runs torch's attention.
-    with recorder.masked_rows() if node.name.endswith(".multi_head_attention_forward") else nullcontext():
+    with masked_rows() if node.name.endswith(".multi_head_attention_forward") else nullcontext():
         result = change(function, (args, kwargs)) if change else function(*args, **kwargs)
     output = args[0] if node.name.endswith("__setitem__") else result
-    for traced, tensor in zip(node.outputs, recorder.tensors_of(output), strict=True):
+    for traced, tensor in zip(node.outputs, tensors_of(output), strict=True):
         values[traced.source] = tensor
     if node.base is not None:
         before, after = node.base

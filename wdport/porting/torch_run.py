@@ -15,13 +15,20 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wdport import recorder
 from wdport.base.errors import MisfitError, UsageError, WdportError
 from wdport.compare.reference import translated
 from wdport.models.interface import Array, Document
 from wdport.porting.fingerprints import Print, Prints
 from wdport.porting.graph import Graph, Node, TensorSource, traced_tensors
-from wdport.recorder import Call, Input
+from wdport.recording.calls import Call, cast
+from wdport.recording.float64 import lifted
+from wdport.recording.inputs import Input
+from wdport.recording.nested import to_array
+from wdport.recording.refusal import MODEL_ERRORS, one_line
+from wdport.recording.runs import record
+from wdport.recording.torch_functions import highest_precision
+from wdport.recording.user_code import find_function, takes_path
+from wdport.recording.user_model import unwrapped
 
 if TYPE_CHECKING:
     import torch
@@ -95,7 +102,7 @@ def build_module(target: str, arguments: Document, checkpoint: str | None = None
     """Build the PyTorch model of ``module:function`` entirely in float64, in evaluation mode; raises
     :class:`WdportError`."""
     # Twice in float64: `lifted` for what the function computes, `double` for parameters that it was given.
-    with recorder.lifted():
+    with lifted():
         return build_as_stored(target, arguments, checkpoint).double()
 
 
@@ -105,14 +112,14 @@ def build_as_stored(target: str, arguments: Document, checkpoint: str | None = N
 
     try:
         with translated():
-            function = recorder.find_function(target)
+            function = find_function(target)
             built = function(**arguments) if arguments else _result_of(function, target, checkpoint)
     except WdportError:
         raise
     except (Exception, SystemExit) as error:
-        raise MisfitError(target, f"raises {recorder.one_line(error)}", "correct the function") from error
+        raise MisfitError(target, f"raises {one_line(error)}", "correct the function") from error
     module = built[0] if isinstance(built, tuple) and built else built
-    module = recorder.unwrapped(module)
+    module = unwrapped(module)
     if not isinstance(module, nn.Module):
         raise MisfitError(target, f"gives a {type(module).__name__}, not a torch.nn.Module", "return the model")
     return module.eval()
@@ -120,7 +127,7 @@ def build_as_stored(target: str, arguments: Document, checkpoint: str | None = N
 
 def _result_of(function: Callable[..., object], target: str, checkpoint: str | None) -> object:
     """Call a function with the checkpoint's path if it requires one, otherwise without arguments."""
-    if not recorder.takes_path(function, target):
+    if not takes_path(function, target):
         return function()
     if checkpoint is None:
         raise UsageError(target, "takes the path of a checkpoint", "give it with --checkpoint")
@@ -160,7 +167,7 @@ def fill(module: torch.nn.Module, seed: int = SEED) -> None:
 
 def draw_inputs(inputs: Sequence[Input]) -> tuple[Array, ...]:
     """Inputs as drawn by verify, floating-point ones in float64."""
-    return tuple(recorder.cast(model_input.make(0, BATCH, 1.0), np.float64) for model_input in inputs)
+    return tuple(cast(model_input.make(0, BATCH, 1.0), np.float64) for model_input in inputs)
 
 
 def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -> TorchRun:
@@ -171,12 +178,12 @@ def run_torch(target: str, module: torch.nn.Module, inputs: tuple[Array, ...]) -
     values, input_names = _Values(bits), [f"input_{index}" for index in range(len(inputs))]
     try:
         with (
-            translated(), recorder.highest_precision(), recorder.lifted(),
+            translated(), highest_precision(), lifted(),
             traced(module, input_names, keep=values.add) as graph,
         ):  # fmt: skip
-            outputs, calls = recorder.record(module, inputs, note=notes.append, output_names=names)
-    except recorder.MODEL_ERRORS as error:
-        raise MisfitError(target, f"running it raises {recorder.one_line(error)}", other_inputs(error)) from error
+            outputs, calls = record(module, inputs, note=notes.append, output_names=names)
+    except MODEL_ERRORS as error:
+        raise MisfitError(target, f"running it raises {one_line(error)}", other_inputs(error)) from error
     run = TorchRun(module, inputs, outputs, tuple(names), calls, values.values, bits, notes, graph())
     for value in run.values:
         run.prints.add(value.result, value)
@@ -223,7 +230,7 @@ class _Values:
             if tensor.numel() == 0 or tensor.is_complex() or tensor.device.type == "meta":
                 self._known[traced.source] = (-1, depends)
                 continue
-            array = recorder.to_array(tensor)
+            array = to_array(tensor)
             # The same value under another source, so that what is computed from either has one source.
             if len(numbers) == 1 and _is_equal(self.values[numbers[0]].result.array, array):
                 self._known[traced.source] = (numbers[0], depends)  # detached, or a dropout that does nothing

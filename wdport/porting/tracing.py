@@ -20,7 +20,6 @@ import torch
 from torch.overrides import resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from wdport import recorder
 from wdport.base.errors import MisfitError
 from wdport.porting.arguments import ArgumentNumber, remembering
 from wdport.porting.functions import is_custom, is_identity
@@ -47,9 +46,17 @@ from wdport.porting.graph import (
     traced_tensors,
 )
 from wdport.porting.settings import parametrised, settings_of, torch_class
+from wdport.recording import torch_functions
+from wdport.recording.calls import layer_of
+from wdport.recording.float64 import lifted
+from wdport.recording.nested import by_name, tensors_of, to_array
+from wdport.recording.refusal import MODEL_ERRORS, one_line
+from wdport.recording.torch_functions import highest_precision
+from wdport.recording.watching import has_hooks, parameter_names, watched
 
 if TYPE_CHECKING:
     from wdport.models.interface import Array
+    from wdport.recording.shared_types import Compute, Given
 
 
 class CallMismatchError(Exception):
@@ -144,14 +151,14 @@ def trace(
     tensors = [torch.from_numpy(array.copy()) for array in inputs]
     try:
         with (
-            recorder.highest_precision(),
-            recorder.lifted(),
+            highest_precision(),
+            lifted(),
             traced(module, names, is_layer, drops=drops) as graph,
             torch.no_grad(),
         ):
             module(*tensors)
-    except recorder.MODEL_ERRORS as error:
-        what = f"running it raises {recorder.one_line(error)}"
+    except MODEL_ERRORS as error:
+        what = f"running it raises {one_line(error)}"
         raise MisfitError(type(module).__name__, what, other_inputs(error)) from error
     return graph()
 
@@ -165,8 +172,8 @@ def traced(
     names of its inputs."""
     tracer = _Tracer(module, names, is_layer, keep, drops)
     parts = dict(module.named_modules())
-    watching = recorder.watched(parts, tracer.called, MOST_NODES)
-    with remembering(size_root), _lengths(), watching, recorder.functions(tracer.function):
+    watching = watched(parts, tracer.called, MOST_NODES)
+    with remembering(size_root), _lengths(), watching, torch_functions.functions(tracer.function):
         yield tracer.graph
 
 
@@ -208,7 +215,7 @@ def constructed() -> Iterator[Callable[[torch.nn.Module], Construction]]:
     """Inside, a model is built; yields a function that tells how its buffers were made."""
     tracer = _Tracer(torch.nn.Module(), (), no_layer)
     tracer.open()
-    with recorder.functions(tracer.function):
+    with torch_functions.functions(tracer.function):
         yield tracer.construction
 
 
@@ -283,10 +290,8 @@ class _Tracer:
             tuple(self._guards), tuple(self._value_reads), self._returned,
         )  # fmt: skip
 
-    def called(
-        self, name: str, caller: str, part: torch.nn.Module, compute: recorder.Compute, arguments: recorder.Given
-    ) -> object:
-        """Record one call of a module; a handler for :func:`wdport.recorder.watched`."""
+    def called(self, name: str, caller: str, part: torch.nn.Module, compute: Compute, arguments: Given) -> object:
+        """Record one call of a module; a handler for :func:`wdport.recording.watching.watched`."""
         if self._within or (name and type(part).forward is torch.nn.Sequential.forward):
             return compute(*arguments)  # the layers of a Sequential are steps of the enclosing module
         if not self._nodes:
@@ -294,13 +299,13 @@ class _Tracer:
         return self._run_module(name, part, compute, arguments, self._functions(sys._getframe()))
 
     def _run_module(
-        self, name: str, part: torch.nn.Module, compute: recorder.Compute, arguments: recorder.Given,
+        self, name: str, part: torch.nn.Module, compute: Compute, arguments: Given,
         functions: tuple[FunctionCall, ...],
     ) -> object:  # fmt: skip
-        path = recorder.layer_of(name)
+        path = layer_of(name)
         arguments_by_name = self._plain(_named(part, *arguments))
         # The steps of hooks stand outside of a layer, and for the model itself there is no outside.
-        is_layer = self._is_layer(part) and (bool(path) or not recorder.has_hooks(part))
+        is_layer = self._is_layer(part) and (bool(path) or not has_hooks(part))
         is_script = isinstance(part, torch.jit.ScriptModule)
         is_layer = is_layer or is_script or self._modules[path].torch == STOCHASTIC_DEPTH
         if is_layer:
@@ -330,7 +335,7 @@ class _Tracer:
                 output = _apart(output, (*arguments[0], *arguments[1].values()))
             self._end(node, output)
             self._note_gradients(node, any(True for _ in part.parameters()))
-            self._outdate(node, versions, recorder.tensors_of(output))
+            self._outdate(node, versions, tensors_of(output))
             self._within = False
         else:
             node.outputs = tuple(traced_tensors(self._plain(output)))
@@ -338,9 +343,9 @@ class _Tracer:
             self._returned = _nested(output, count())
         return output
 
-    def _name_inputs(self, arguments: recorder.Given) -> None:
+    def _name_inputs(self, arguments: Given) -> None:
         """The tensors that the model itself is called with are its inputs, by name."""
-        tensors = recorder.tensors_of([list(arguments[0]), dict(arguments[1])])
+        tensors = tensors_of([list(arguments[0]), dict(arguments[1])])
         for name, tensor in zip(self._names, tensors, strict=False):
             self._origins[tensor] = TensorSource("input", name)
 
@@ -390,7 +395,7 @@ class _Tracer:
         """Record one function call, unless it returns no tensor."""
         short = name.rpartition(".")[2]
         output = args[0] if short == "__setitem__" else result
-        inputs, tensors = list(traced_tensors(recorded)), recorder.tensors_of(output)
+        inputs, tensors = list(traced_tensors(recorded)), tensors_of(output)
         if not tensors:
             depending = [tensor for tensor in inputs if self._depends([tensor]) != "constant"]
             if short in _READS and depending and not _is_hint(result):
@@ -531,7 +536,7 @@ class _Tracer:
         return node
 
     def _end(self, node: Node, output: object) -> None:
-        tensors = recorder.tensors_of(output)
+        tensors = tensors_of(output)
         for index, tensor in enumerate(tensors):
             self._origins[tensor] = TensorSource("node", "", node.serial, index)
         node.several = isinstance(output, (Mapping, list, tuple))
@@ -563,7 +568,7 @@ class _Tracer:
         """A call's arguments, with tensors as :class:`TracedTensor` and all others as plain values."""
         if isinstance(value, torch.Tensor):
             return self._traced_tensor(value)
-        value = recorder.by_name(value)
+        value = by_name(value)
         if isinstance(value, Mapping):
             return {str(key): self._plain(item) for key, item in value.items()}
         if isinstance(value, (list, tuple)):
@@ -586,7 +591,7 @@ class _Tracer:
             raise MisfitError("the model", what, "compute all samples at once, without the transform")
         if source is None:
             source = self._origins[tensor] = TensorSource("constant", index=len(self._constants))
-            self._constants.append(recorder.to_array(tensor))
+            self._constants.append(to_array(tensor))
         return TracedTensor(source, tuple(map(int, tensor.shape)), str(tensor.dtype).removeprefix("torch."))
 
 
@@ -594,7 +599,7 @@ def _nested(value: object, places: Iterator[int]) -> Any:
     """The places of tensors in nested tuples and dictionaries, without what is none; a tuple of one is that one."""
     if isinstance(value, torch.Tensor):
         return next(places)
-    value = recorder.by_name(value)
+    value = by_name(value)
     if isinstance(value, Mapping):
         named = {key if isinstance(key, int) else str(key): _nested(item, places) for key, item in value.items()}
         return {key: item for key, item in named.items() if item is not None} or None
@@ -608,7 +613,7 @@ Versions = Sequence[tuple[torch.Tensor, int]]
 
 
 def _versions(arguments: object) -> Versions:
-    return [(tensor, tensor._version) for tensor in recorder.tensors_of(arguments) if not tensor.is_inference()]
+    return [(tensor, tensor._version) for tensor in tensors_of(arguments) if not tensor.is_inference()]
 
 
 def _apart(output: object, inputs: Sequence[object]) -> object:
@@ -641,7 +646,7 @@ def _overlap(first: torch.Tensor, second: torch.Tensor) -> bool:
     return bool(torch.isin(*places).any())
 
 
-_SKIPPED = ("torch.", "wdport.porting.", "wdport.recorder")
+_SKIPPED = ("torch.", "wdport.porting.", "wdport.recording")
 _LIBRARIES = ("contextlib.", "functools.", "einops.")
 """Modules whose functions are not the author's, besides."""
 
@@ -722,6 +727,6 @@ def _held(module: torch.nn.Module) -> Iterator[tuple[str, HeldTensor]]:
 
 
 def _named(part: torch.nn.Module, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
-    order = recorder.parameter_names(part)
+    order = parameter_names(part)
     names = [*order, *(f"input_{index}" for index in range(len(order), len(args)))]
     return {**dict(zip(names, args, strict=False)), **kwargs}

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from wdport import recorder
 from wdport.mapping.kinds import KINDS, kinds_of_layer, kinds_of_module
 from wdport.models.interface import Array
 from wdport.porting.fingerprints import NEAR, Print
 from wdport.porting.torch_run import TorchRun, joined_bits
-from wdport.recorder import Call, layer_of
+from wdport.recording.calls import Call, layer_of, leaves
+from wdport.recording.insides import ATTENTION
+from wdport.recording.nested import to_array
 
 if TYPE_CHECKING:
     import torch
@@ -94,7 +95,7 @@ class Unit:
     transposed: bool = False
 
     def first_input(self, call_index: int = 0) -> Array:
-        return np.asarray(recorder.leaves(list(self.calls[call_index].inputs))[0])
+        return np.asarray(leaves(list(self.calls[call_index].inputs))[0])
 
     @property
     def names(self) -> dict[str, Array]:
@@ -119,7 +120,7 @@ def units_of(run: TorchRun) -> list[Unit]:
     by_layer: dict[str, list[Call]] = {}
     for name, call in run.calls.items():
         by_layer.setdefault(layer_of(name), []).append(call)
-    state = {name: recorder.to_array(tensor) for name, tensor in run.module.state_dict().items()}
+    state = {name: to_array(tensor) for name, tensor in run.module.state_dict().items()}
     units = []
     for path, module in run.module.named_modules():
         calls = by_layer.get(path)
@@ -143,7 +144,7 @@ def units_of(run: TorchRun) -> list[Unit]:
 
 def _is_transposed(tensors: Mapping[str, Array], call: Call) -> bool:
     """Whether a user's own module is a linear layer whose weight is (in, out)."""
-    arrays = recorder.leaves(list(call.inputs)), recorder.leaves(list(call.outputs))
+    arrays = leaves(list(call.inputs)), leaves(list(call.outputs))
     weight = tensors.get("weight")
     if set(tensors) - {"weight", "bias"} or weight is None or weight.ndim != 2 or tuple(map(len, arrays)) != (1, 1):
         return False
@@ -189,7 +190,7 @@ def _unit(
     path: str, kinds: tuple[str, ...], tensors: Mapping[str, Array], module_path: str, part: str, calls: list[Call],
     order: int, bits: int, module: torch.nn.Module | None = None,
 ) -> Unit:  # fmt: skip
-    prints = tuple(tuple(Print(np.asarray(leaf)) for leaf in recorder.leaves(list(call.inputs))
+    prints = tuple(tuple(Print(np.asarray(leaf)) for leaf in leaves(list(call.inputs))
                          if np.asarray(leaf).dtype.kind != "b") for call in calls)  # fmt: skip
     return Unit(path, kinds, dict(tensors), module_path, part, tuple(calls), order, bits, module, prints)
 
@@ -208,7 +209,7 @@ def _attention(unit: Unit, calls: Mapping[str, list[Call]], order: Mapping[str, 
     """The projections of ``torch.nn.MultiheadAttention``, as linear layers."""
     tensors = unit.tensors
     width = tensors["out_proj.weight"].shape[0]
-    for index, step in enumerate(recorder.ATTENTION):
+    for index, step in enumerate(ATTENTION):
         path, rows = f"{unit.path}.{step}", slice(index * width, (index + 1) * width)
         if path not in calls:
             continue

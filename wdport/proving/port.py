@@ -8,7 +8,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from wdport import recorder
 from wdport.base.errors import MisfitError, UsageError
 from wdport.compare.activities import Say
 from wdport.compare.reference import translated
@@ -16,7 +15,13 @@ from wdport.porting.lowering.keras_graph import axes_text, axis_letters
 from wdport.porting.torch_run import SEED, fill
 from wdport.porting.writing import fold, sections
 from wdport.proving.suggest import Models, Suggestion
-from wdport.recorder import Input
+from wdport.recording.calls import cast
+from wdport.recording.fitted_inputs import call_by_name
+from wdport.recording.inputs import Input, read_inputs
+from wdport.recording.nested import as_array
+from wdport.recording.refusal import MODEL_ERRORS, one_line
+from wdport.recording.runs import module_names
+from wdport.recording.user_model import build_alone
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -146,7 +151,7 @@ def write_port(
     say("building the PyTorch model")
     with translated():
         with constructors() as modules_made, constructed() as construction:
-            module, _ = recorder.build_alone(target, checkpoint, arguments)
+            module, _ = build_alone(target, checkpoint, arguments)
         if type(module).__module__.startswith("torch.jit."):
             what = "gives a module of TorchScript, whose steps are not visible"
             raise MisfitError(target, what, "return the module before torch.jit.script")
@@ -160,15 +165,15 @@ def write_port(
             raise UsageError(
                 "--input", "the model's inputs are not known", "state it, such as `--input 'x: b 3 48 48'`"
             )
-        declared = recorder.read_inputs(inputs or chosen)
+        declared = read_inputs(inputs or chosen)
         if left_out := [spec.name for spec in declared if spec.optional]:
             what = f"has `{left_out[0]}?`, which may be left out, and a port is called in one way"
             raise UsageError("--input", what, f"state it as `{left_out[0]}: ...`, or leave it out")
-        recorder.call_by_name(module, declared)
+        call_by_name(module, declared)
         say("running it at two sizes and in training mode")
         fill(module, SEED)
         names = [spec.name for spec in declared]
-        arrays = [[recorder.cast(spec.make(seed, batch, 1.0), float) for spec in declared] for seed, batch in SIZES]
+        arrays = [[cast(spec.make(seed, batch, 1.0), float) for spec in declared] for seed, batch in SIZES]
         graph = trace(module, names, arrays[0], is_layer)
         if drops := sample_drops(module, graph):
             graph = trace(module, names, arrays[0], is_layer, drops)
@@ -204,7 +209,7 @@ def write_port(
         port.missing = (Missing("the source", str(error)),)
         return port
     stem = name or f"{target.partition(':')[0].rpartition('.')[2]}_keras"
-    modules, state = recorder.module_names(module), list(module.state_dict())
+    modules, state = module_names(module), list(module.state_dict())
     parts = tuple(sections(fold(source.rows, modules, state)))
     models = Models(target, f"{stem}:build", port.inputs, dict(arguments or {}), checkpoint,
                     _table_outputs(lowering.result))  # fmt: skip
@@ -273,10 +278,10 @@ def _run(graph: Graph, module: Any, inputs: Mapping[str, Any]) -> tuple[Mapping[
 
     try:
         values = {key: tensor for key, tensor in replay(graph, module, inputs).items() if tensor.device.type != "meta"}
-        return inputs, {key: recorder.as_array(tensor.to_dense() if tensor.is_sparse else tensor)
+        return inputs, {key: as_array(tensor.to_dense() if tensor.is_sparse else tensor)
                         for key, tensor in values.items()}  # fmt: skip
-    except recorder.MODEL_ERRORS as error:
-        what = f"running its steps one by one raises {recorder.one_line(error)}"
+    except MODEL_ERRORS as error:
+        what = f"running its steps one by one raises {one_line(error)}"
         fix = "pass tensors and plain numbers between its steps, not packed sequences or NumPy arrays"
         raise MisfitError(type(module).__name__, what, fix) from error
 

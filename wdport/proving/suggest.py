@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import UNSET, UnsetType
 
-from wdport import recorder
 from wdport.base.errors import MisfitError, UsageError
 from wdport.base.shared_types import Count, about
 from wdport.checkpoint import open_checkpoint
@@ -30,7 +29,10 @@ from wdport.porting.rows import suggested_rows
 from wdport.porting.torch_run import BATCH, SEED, TorchRun, build_module, draw_inputs, fill, run_torch
 from wdport.porting.units import Unit, units_of
 from wdport.porting.writing import Doubt, Place, TableSection, fold, fold_doubts, sections, table_text
-from wdport.recorder import module_names
+from wdport.recording.cases import Case
+from wdport.recording.fitted_inputs import call_by_name, with_keys
+from wdport.recording.runs import module_names
+from wdport.recording.user_code import find_function, takes_path
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict
@@ -217,10 +219,10 @@ def _search(models: Models, say: Say | None) -> tuple[Suggestion, tuple[str, ...
         signature = family.signature(config)
         fill(module, SEED)
         with translated():
-            recorder.call_by_name(module, declared)
+            call_by_name(module, declared)
         # Two libraries may compute different values for a query that sees no key.
-        case = recorder.Case(0, BATCH, 1.0)
-        declared = recorder.with_keys(declared, module, [case], lambda _, inputs: draw_inputs(inputs))
+        case = Case(0, BATCH, 1.0)
+        declared = with_keys(declared, module, [case], lambda _, inputs: draw_inputs(inputs))
         drawn = draw_inputs(declared)
         tell("running PyTorch")
         begin = time.perf_counter()
@@ -264,7 +266,7 @@ def _spare(checkpoint: str, state: Sequence[str]) -> list[str]:
 
 def loads_itself(models: Models) -> bool:
     """Whether the PyTorch function loads the checkpoint itself, so that no other file can replace it."""
-    return not models.arguments and recorder.takes_path(recorder.find_function(models.reference), models.reference)
+    return not models.arguments and takes_path(find_function(models.reference), models.reference)
 
 
 def family_of(models: Models) -> CustomFamily:

@@ -14,7 +14,7 @@ from torch import nn
 from wdport.base.errors import MachineError
 from wdport.base.fields import Fields
 from wdport.models.interface import Array, Stated
-from wdport.recorder import lifted
+from wdport.recording.float64 import lifted
 from wdport.uses.libraries import release, released_class
 
 LIBRARY = "diffusers"

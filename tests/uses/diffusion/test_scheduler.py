@@ -15,7 +15,7 @@ from tests.uses.diffusion.scanned import states
 from tests.uses.diffusion.scheduler_file import read_steps
 from wdport.base.errors import UsageError
 from wdport.models.interface import Clipping
-from wdport.recorder import lifted
+from wdport.recording.float64 import lifted
 from wdport.uses.diffusion.process import Run
 from wdport.uses.diffusion.scheduler_config import LEARNED_RANGE, SCHEDULES, TARGETS, VARIANCES, Scheduler
 from wdport.uses.diffusion.schedules import WHOLE

@@ -12,7 +12,7 @@ import pytest
 import torch
 from diffusers import BlockRefinementScheduler
 
-from wdport.recorder import lifted
+from wdport.recording.float64 import lifted
 from wdport.uses.diffusion.unmasking import UnmaskingSettings, filtered, refine, windows
 
 WORDS, MASK, END = 23, 22, 21

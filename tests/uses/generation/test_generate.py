@@ -24,7 +24,7 @@ from wdport.base.errors import InputError, MachineError, UsageError
 from wdport.base.jax_settings import fast_compile
 from wdport.files.manifest_seal import file_sha256
 from wdport.models.interface import Array, KerasModel
-from wdport.recorder import lifted
+from wdport.recording.float64 import lifted
 from wdport.uses.generation import api
 from wdport.uses.generation.api import generator_of
 from wdport.uses.masked_lm.family import FAMILY

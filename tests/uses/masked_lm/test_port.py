@@ -26,7 +26,7 @@ from wdport.nets.attention import rotary_frequencies
 from wdport.nets.norms import RMSNorm
 from wdport.parity.planned_items import expected
 from wdport.parity.verify_options import Pair
-from wdport.recorder import run
+from wdport.recording.runs import run
 from wdport.uses.masked_lm import reference
 from wdport.uses.masked_lm.config import Config
 from wdport.uses.masked_lm.family import FAMILY, signature

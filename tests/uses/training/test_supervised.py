@@ -25,7 +25,7 @@ from wdport.base.errors import InputError, UsageError
 from wdport.models.interface import Recipe
 from wdport.models.keras_runtime import layer_dtype, variables_by_path
 from wdport.optimizers.torch_like import Adam
-from wdport.recorder import lifted
+from wdport.recording.float64 import lifted
 from wdport.uses.masked_lm.reference import build_reference
 from wdport.uses.training.supervised import cross_entropy
 

@@ -18,7 +18,7 @@ from wdport.base.errors import MisfitError
 from wdport.compare.measure import relative_l2
 from wdport.compare.probe import Probe
 from wdport.families.ported import described_variables
-from wdport.recorder import cast
+from wdport.recording.calls import cast
 from wdport.uses.unet2d.config import Config
 from wdport.uses.unet2d.family import FAMILY
 from wdport.uses.unet2d.reference import LIBRARY, build_reference

@@ -20,7 +20,8 @@ from wdport.compare.measure import relative_l2
 from wdport.models.keras_runtime import set_variable, variables_by_path
 from wdport.nets import chunked
 from wdport.nets.chunked import scanned
-from wdport.recorder import lifted, run
+from wdport.recording.float64 import lifted
+from wdport.recording.runs import run
 from wdport.uses.wan_vae.codec import Codec, CodecSettings, to_bytes
 from wdport.uses.wan_vae.config import Config
 from wdport.uses.wan_vae.family import FAMILY

@@ -17,7 +17,7 @@ from tests.command import Cli
 from tests.edits import edit
 from tests.uses.wan_vae.make import NEW, OLD, VARIANTS, save, tensors_of
 from wdport.conversion.prepare import Settings, prepare
-from wdport.recorder import run
+from wdport.recording.runs import run
 from wdport.uses.wan_vae import gates, reference
 from wdport.uses.wan_vae.codec import Codec
 from wdport.uses.wan_vae.config import Config

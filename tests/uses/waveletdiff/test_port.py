@@ -18,7 +18,7 @@ from wdport.compare.probe import Probe
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.table import choose_table
-from wdport.recorder import run
+from wdport.recording.runs import run
 from wdport.uses.sampling.network import keras_network
 from wdport.uses.waveletdiff.config import Config
 from wdport.uses.waveletdiff.family import FAMILY

@@ -42,7 +42,7 @@ from wdport.parity.fresh.process import BrokenMessage, Message, Worker, from_jso
 from wdport.parity.verdict import TERMS
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_options import Pair, described
-from wdport.recorder import Input
+from wdport.recording.inputs import Input
 
 SPREAD: Final = 0.25
 """Fresh weights are the checkpoint's, each times a factor from 1 - SPREAD to 1 + SPREAD: signs and zeros remain, and

@@ -23,7 +23,7 @@ from wdport.models.interface import Array, KerasModel
 from wdport.models.keras_inputs import model_arguments, symbolic_inputs
 from wdport.models.keras_runtime import exact_float64, set_variable, variables_by_path
 from wdport.parity.fresh.process import BrokenMessage, receive, send
-from wdport.recorder import cast
+from wdport.recording.calls import cast
 
 Result = TypeVar("Result")
 

@@ -27,17 +27,14 @@ from wdport.parity.planned_items import expected
 from wdport.parity.selftest.run import canary_gate
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair, described
-from wdport.recorder import (
-    CASES,
-    cast,
-    checked_inputs,
-    conditioning,
-    float32_errors,
-    highest_precision,
-    lifted,
-    one_line,
-    run,
-)
+from wdport.recording.calls import cast
+from wdport.recording.cases import CASES
+from wdport.recording.conditioning import conditioning, float32_errors
+from wdport.recording.fitted_inputs import checked_inputs
+from wdport.recording.float64 import lifted
+from wdport.recording.refusal import one_line
+from wdport.recording.runs import run
+from wdport.recording.torch_functions import highest_precision
 
 
 class ReferenceModel:
@@ -61,7 +58,7 @@ class ReferenceModel:
             return checked_inputs(self.live.make_inputs, case, "the reference")
 
     def masks(self) -> list[tuple[bool | None, bool]]:
-        """What each input's masks leave out, see :func:`wdport.recorder.with_keys`."""
+        """What each input's masks leave out, see :func:`wdport.recording.fitted_inputs.with_keys`."""
         if any(spec.draw == "mask" for spec in self.live.drawn):
             self.live.cases(CASES)
         return [(spec.hides, spec.right) for spec in self.live.drawn]

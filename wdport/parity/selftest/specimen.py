@@ -40,7 +40,11 @@ from wdport.parity.run_gates import Setup
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair
-from wdport.recorder import CaseSweep, Conditioning, Observation, cast, highest_precision, run
+from wdport.recording.calls import cast
+from wdport.recording.conditioning import Conditioning
+from wdport.recording.observation import Observation
+from wdport.recording.runs import CaseSweep, run
+from wdport.recording.torch_functions import highest_precision
 
 T = TypeVar("T")
 DTYPES = ("float64", "float32")

@@ -10,7 +10,7 @@ from wdport.mapping.kinds.kind import Atom, Axes, Group, OutputAxes
 from wdport.porting.functions import bound, canonical, dims, order_of
 from wdport.porting.graph import Graph, Node, Slice, TensorSource, TracedTensor, numbers, traced_tensors
 from wdport.porting.outline.axes import RANKS, AxisMove, atom_size, image, last, named, permute, regroup, unique
-from wdport.recorder import Input
+from wdport.recording.inputs import Input
 
 
 def product(a: Axes, b: Axes, output: TracedTensor) -> Axes | None:

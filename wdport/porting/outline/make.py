@@ -10,7 +10,6 @@ from math import prod
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wdport import recorder
 from wdport.base.errors import MisfitError, UsageError
 from wdport.compare.reference import translated
 from wdport.families.registry import own_model
@@ -20,7 +19,10 @@ from wdport.porting.outline.flow import AxisFlow
 from wdport.porting.outline.result import Outline, Step
 from wdport.porting.outline.steps import Steps, is_layer
 from wdport.porting.settings import torch_text
-from wdport.recorder import CASES, Input
+from wdport.recording.cases import CASES
+from wdport.recording.fitted_inputs import call_by_name, checked_inputs
+from wdport.recording.inputs import Input, read_inputs
+from wdport.recording.user_model import build_alone
 
 if TYPE_CHECKING:
     import torch
@@ -169,7 +171,7 @@ def outline(
     """The outline of the model of ``module:function``, called with ``arguments``, or with ``checkpoint`` if it takes a
     path. ``inputs`` are strings such as ``x: b 3 48 48``. Raises :class:`WdportError`."""
     with translated():
-        declared = recorder.read_inputs(inputs)
+        declared = read_inputs(inputs)
     return _outline(target, declared, arguments, checkpoint)
 
 
@@ -177,10 +179,10 @@ def _outline(
     target: str, declared: Sequence[Input], arguments: Mapping[str, object] | None, checkpoint: str | None
 ) -> Outline:
     with translated():
-        module, make_inputs = recorder.build_alone(target, checkpoint, arguments)
-        recorder.call_by_name(module, declared)
+        module, make_inputs = build_alone(target, checkpoint, arguments)
+        call_by_name(module, declared)
         input_function, cases = None if declared else make_inputs, [replace(CASES[0], batch=batch) for batch in BATCHES]
-        first, second = (recorder.checked_inputs(input_function, case, target, declared) for case in cases)
+        first, second = (checked_inputs(input_function, case, target, declared) for case in cases)
     return outline_of(module, target, declared, first, second)
 
 

@@ -16,7 +16,7 @@ from unittest.mock import patch
 import numpy as np
 
 from wdport.models.interface import Array
-from wdport.recorder import lifted
+from wdport.recording.float64 import lifted
 from wdport.uses.diffusion.process import Run
 from wdport.uses.diffusion.reference_samplers import Change, Network, Noise, walk
 from wdport.uses.libraries import released_class

@@ -17,7 +17,9 @@ from wdport.families.roles import Family
 from wdport.models.interface import Array, Configuration, KerasModel
 from wdport.parity.gates_of_uses import UseGates
 from wdport.parity.verdict import Trajectory
-from wdport.recorder import highest_precision, lifted, run
+from wdport.recording.float64 import lifted
+from wdport.recording.runs import run
+from wdport.recording.torch_functions import highest_precision
 from wdport.uses.gates.end_to_end.generation import SidePair, Tokens, generation_gate
 from wdport.uses.gates.end_to_end.samplers import SEED, samplers_gate
 from wdport.uses.gates.trajectories import (

@@ -23,7 +23,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from wdport import recorder
 from wdport.base.errors import MachineError, UsageError
 from wdport.base.jax_settings import FAST_COMPILE
 from wdport.compare.calls import Case
@@ -38,6 +37,9 @@ from wdport.conversion.prepare import Prepared
 from wdport.conversion.values import source_array
 from wdport.models.interface import Array, Configuration, Diffused, KerasModel, Signature
 from wdport.parity.verdict import Trajectory
+from wdport.recording import runs
+from wdport.recording.float64 import lifted
+from wdport.recording.torch_functions import highest_precision
 from wdport.uses.diffusion.faults import SamplerFault
 from wdport.uses.diffusion.noise import lay_out
 from wdport.uses.diffusion.plans import SamplingPlan
@@ -80,8 +82,8 @@ def reference_network(
         # A spacing by noise levels visits times between the steps, which most embeddings of steps take as well.
         whole_times = time.kind == "int" and not np.any(np.mod(times, 1.0))
         inputs = (torch_state, times.astype(np.int64) if whole_times else times, *more)
-        with recorder.highest_precision(), recorder.lifted() if dtype == "float64" else nullcontext():
-            output = recorder.run(module, inputs)[0]
+        with highest_precision(), lifted() if dtype == "float64" else nullcontext():
+            output = runs.run(module, inputs)[0]
             # With a learned variance, the network has more channels than the state.
             channels = output.size // prod(state.shape[:-1])
             return laid_out(output, (*state.shape[:-1], channels), rules)

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 
 from wdport.models.interface import Array, Stated
-from wdport.recorder import lifted
+from wdport.recording.float64 import lifted
 from wdport.uses.libraries import release, released_class
 from wdport.uses.masked_lm.config import ROPE, Config
 

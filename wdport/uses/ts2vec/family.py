@@ -15,7 +15,8 @@ from wdport.base.shared_types import given
 from wdport.families.ported import PortedFamily
 from wdport.families.shapes import NUMBER, Shapes, consecutive, most_frequent, size
 from wdport.models.interface import Document, Port, Signature
-from wdport.recorder import LONGEST, parse_input
+from wdport.recording.cases import LONGEST
+from wdport.recording.inputs import parse_input
 from wdport.uses.ts2vec.config import NAMES, Config
 
 if TYPE_CHECKING:
