@@ -293,6 +293,9 @@ class CustomFamily(PlainFamily):
     def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
         self._input_shapes, self._open = tuple(tuple(shape) for shape in shapes), {}
 
+    def described_by(self, variables: Mapping[str, Shape]) -> DescribedFamily:
+        return DescribedFamily(self, variables)
+
     def signature(self, config: CustomConfig) -> Signature:
         """The inputs as stated; an input with channels last in the Keras model is recognised by its shape."""
         ports, outputs = self.told(), self._outputs()
@@ -347,6 +350,31 @@ class CustomFamily(PlainFamily):
             return parse_inputs(self.inputs)
         except ValueError as error:
             raise MisfitError(self.table.path, str(error), "see docs/inputs.md") from None
+
+
+class DescribedFamily(CustomFamily):
+    """The user's own model as its converted file describes it: its Keras model is never built."""
+
+    def __init__(self, family: CustomFamily, variables: Mapping[str, Shape]) -> None:
+        super().__init__(family.table, family.model, family.reference, family.inputs)
+        self._variables = dict(variables)
+        self.assume_inputs(())
+
+    def variables(self, config: CustomConfig) -> dict[str, Shape]:
+        """The variables of the manifest."""
+        return self._variables
+
+    outline = variables
+
+    def hint(self, config: CustomConfig) -> str:
+        """No reason why the table does not fit: finding one builds the model."""
+        return ""
+
+    def require_saved(self, config: CustomConfig, path: Path, saved: Document, same_release: bool) -> None:
+        """Nothing: the process of the port checks that its function builds the model of the file."""
+
+    def _build(self, config: CustomConfig, dtype: str) -> NoReturn:
+        raise AssertionError("the port is not built in this process")
 
 
 def _channels_last(text: str, port: Input, shape: Sequence[int | None] | None, size_words: dict[str, str]) -> str:

@@ -209,6 +209,10 @@ class OwnFamily(Family, KeptByKeras, Protocol):
     def assume_inputs(self, shapes: Sequence[Sequence[int | None]]) -> None:
         """Take these as the shapes of the Keras model's inputs, so that ``signature`` does not build it."""
 
+    def described_by(self, variables: Mapping[str, Shape]) -> OwnFamily:
+        """This model as its converted file describes it, with these ``variables``: the functions that build its Keras
+        model are never called."""
+
     def remarks(self) -> list[str]:
         """Rows of the table that probably state too little for the Keras model built last, one sentence each."""
 

@@ -141,13 +141,8 @@ class VerdictDocument(VerdictFacts, VerdictOutcome):
         "Every place that differs from the reference when tested on its own, in order of computation.")]  # fmt: skip
 
 
-@dataclass(frozen=True, repr=False)
-class Verdict(VerdictFacts):
-    """The result of :func:`wdport.verify`; true if everything that had to be compared was compared and agrees, and
-    every other requirement, such as a policy, is met.
-
-    :class:`wdport.parity.verdict_api.Verdict` adds the methods that render it.
-    """
+class ComparisonResult:
+    """The result of comparing two models, or two files of one; true if every gate is complete and passes."""
 
     gates: tuple[Gate, ...]
 
@@ -158,6 +153,30 @@ class Verdict(VerdictFacts):
     def complete(self) -> bool:
         """Whether everything that had to be compared was compared."""
         return bool(self.gates) and all(gate.complete for gate in self.gates)
+
+    @property
+    def exit_code(self) -> Literal[0, 1, 6]:
+        """0 if the result is true; 1 if the models differ, or if only the policy, the baseline or the known-fault
+        check fails; 6 if not everything was compared.
+
+        A difference takes precedence over a missing comparison, which takes precedence over an unmet policy or
+        baseline.
+        """
+        if self:
+            return 0
+        differs = any(gate.differs for gate in self.gates if gate.name not in TERMS)
+        return 1 if self.complete or differs else 6
+
+
+@dataclass(frozen=True, repr=False)
+class Verdict(VerdictFacts, ComparisonResult):
+    """The result of :func:`wdport.verify`; true if everything that had to be compared was compared and agrees, and
+    every other requirement, such as a policy, is met.
+
+    :class:`wdport.parity.verdict_api.Verdict` adds the methods that render it.
+    """
+
+    gates: tuple[Gate, ...]
 
     @property
     def unmet(self) -> tuple[Gate, ...]:
@@ -176,19 +195,6 @@ class Verdict(VerdictFacts):
         confirmed = bool(self.reference) and (bool(self) or bool(self.unmet))
         return {name: value for name, value in self.assumed.items() if value is not None
                 and (not run.isdisjoint(self.rests_on[name]) if name in self.rests_on else not confirmed)}  # fmt: skip
-
-    @property
-    def exit_code(self) -> Literal[0, 1, 6]:
-        """0 if the verdict is true; 1 if the models differ, or if only the policy, the baseline or the known-fault
-        check fails; 6 if not everything was compared.
-
-        A difference takes precedence over a missing comparison, which takes precedence over an unmet policy or
-        baseline.
-        """
-        if self:
-            return 0
-        differs = any(gate.differs for gate in self.gates if gate.name not in TERMS)
-        return 1 if self.complete or differs else 6
 
     @property
     def faults(self) -> tuple[Fault, ...]:

@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, cast
+from typing import Annotated, Final
 
 from wdport.base.errors import MisfitError, UsageError
 from wdport.base.limits import MAX_CASES, MAX_SEED
@@ -46,7 +46,6 @@ from wdport.families.roles import OwnFamily
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import writable
 from wdport.files.report_formats import FORMATS
-from wdport.mapping.axes import Shape
 from wdport.parity.recording import open_recording
 
 REPRO_ARRAYS: Final = "layer.npz"
@@ -205,7 +204,7 @@ class Pair(PairOptions):
         require_sha256(self.checkpoint or self.converted, self.sha256)
         user_family = self.own
         # A user's own model is not built here: its code may print, and jax is not set up yet.
-        unbuilt = None if user_family is None else cast(OwnFamily, ManifestFamily(user_family, {}))
+        unbuilt = None if user_family is None else user_family.described_by({})
         opened = open_converted(self.converted, described(self.converted, user_family) if self.fresh else unbuilt)
         if self.checkpoint is None:
             with open_recording(Path(str(self.against))):
@@ -237,39 +236,6 @@ def _module_files(target: str | None, what: str) -> dict[str, Path]:
     return {what: stem.with_suffix(".py"), f"the {what}'s package": stem / "__init__.py"} if stem.name else {}
 
 
-class ManifestFamily:
-    """The user's own model as its converted file describes it; everything else is that of ``own``.
-
-    The functions that build its Keras model are never called.
-    """
-
-    def __init__(self, user_family: OwnFamily, variables: Mapping[str, Shape]) -> None:
-        self._user_family, self._variables = user_family, variables
-        user_family.assume_inputs(())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._user_family, name)
-
-    def variables(self, config: object) -> Mapping[str, Shape]:
-        """The variables of the manifest."""
-        return self._variables
-
-    outline = variables
-
-    def hint(self, config: object) -> str:
-        """No reason why the table does not fit: finding one builds the model."""
-        return ""
-
-    def require_saved(self, *_: object) -> None:
-        """Nothing: the process of the port checks that its function builds the model of the file."""
-
-    def build(self, *_: object) -> None:
-        """Refuse."""
-        raise AssertionError("the port is not built in this process")
-
-    save = read = settings = build
-
-
 def described(path: PathText, user_family: OwnFamily | None) -> OwnFamily | None:
     """``user_family``, the user's own model, as the manifest of a converted file describes it.
 
@@ -281,4 +247,4 @@ def described(path: PathText, user_family: OwnFamily | None) -> OwnFamily | None
     if account is None:
         what = "has no manifest, since Keras saved it, so a fresh comparison cannot determine its variables"
         raise MisfitError(Path(path), what, "convert the checkpoint again, or leave out `--fresh` (--no-fresh)")
-    return cast(OwnFamily, ManifestFamily(user_family, account.variables))
+    return user_family.described_by(account.variables)

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, Literal
+from typing import Any, Final
 
 import jax
 import keras  # before our modules that need it: importing it imports the ports
@@ -34,6 +34,7 @@ from wdport.conversion.load import Converted
 from wdport.files.atomic import scratch_folder
 from wdport.files.inputs import Snapshot
 from wdport.models.interface import Array
+from wdport.parity.verdict import ComparisonResult
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.exporting.api import condition_facts
 from wdport.uses.exporting.artifact import EXPORT_AGAIN, PROGRAM, VerificationDocument, member_digests, read_facts
@@ -114,8 +115,8 @@ POLICIES = {"float32": "float32", "bfloat16": "mixed_bfloat16", "float64": "floa
 
 
 @dataclass(frozen=True)
-class Verification:
-    """The result of comparing an exported file with its model; true if it passes.
+class Verification(ComparisonResult):
+    """The result of comparing an exported file with its model.
 
     ``ratios`` are the largest errors of every program, ``inputs`` the inputs that were compared, in words, and
     ``members`` the SHA-256 of the members of an artifact.
@@ -130,19 +131,6 @@ class Verification:
     members: Mapping[str, str] = field(default_factory=dict)
     environment: Mapping[str, str] = field(default_factory=dict)
     seconds: float = 0.0
-
-    def __bool__(self) -> bool:
-        return bool(self.gates) and all(gate.passed for gate in self.gates)
-
-    @property
-    def complete(self) -> bool:
-        """Whether everything that had to be compared was compared."""
-        return bool(self.gates) and all(gate.complete for gate in self.gates)
-
-    @property
-    def exit_code(self) -> Literal[0, 1, 6]:
-        """0 if equal, 1 if different, 6 if not everything was compared."""
-        return 0 if self else 1 if any(gate.differs for gate in self.gates) else 6
 
     def document(self) -> VerificationDocument:
         """All results, as ``wdport verify --json`` writes them."""
