@@ -29,25 +29,26 @@ from wdport.compare.calls import CASES
 from wdport.compare.measure import relative_l2
 from wdport.compare.reference import Live
 from wdport.recording import cases as recording_cases
+from wdport.recording import checkpoint_file
 from wdport.recording import inputs as recording_inputs
-from wdport.recording import stored_state
+from wdport.recording.__main__ import main
+from wdport.recording.bias_shifts import bias_shifts, moved_biases
 from wdport.recording.calls import Call, cast
 from wdport.recording.cases import Case
-from wdport.recording.compared_numbers import compared_numbers, unreached_notes
+from wdport.recording.code_constants import compared_numbers, unreached_notes
 from wdport.recording.conditioning import _moved
+from wdport.recording.errors import Refusal
 from wdport.recording.fitted_inputs import call_by_name, checked_inputs, with_keys
 from wdport.recording.float64 import lifted
-from wdport.recording.inputs import parse_input, parse_inputs, read_inputs
-from wdport.recording.insides import ATTENTION
+from wdport.recording.inner_calls import ATTENTION
+from wdport.recording.input_text import parse_input, parse_inputs, read_inputs
 from wdport.recording.nested import to_array
 from wdport.recording.observation import observe
 from wdport.recording.record_file import record_file
-from wdport.recording.refusal import Refusal
+from wdport.recording.repeatability import fast_path_error, padded_error
 from wdport.recording.runs import isolate, module_names, record, run
-from wdport.recording.steadiness import fast_path_error, padded_error
 from wdport.recording.user_code import find_function
 from wdport.recording.user_model import build
-from wdport.recording.weights import bias_shifts, moved_biases
 from wdport.uses.waveletdiff.family import FAMILY
 
 FOLDER = Path(recording.__file__).parent
@@ -96,6 +97,23 @@ def test_it_runs_where_wdport_is_not(tmp_path: Path) -> None:
     done = subprocess.run(command, cwd=project, capture_output=True, text=True, check=False)
     assert done.returncode == 3
     assert done.stderr == "error: nothing.ckpt: cannot be read (No such file or directory); check the path\n"
+
+
+@pytest.mark.parametrize(("output", "said"), [
+    ("x.npz", "x.npz: is the checkpoint; give another name with -o"),
+    ("link.npz", "link.npz: is the checkpoint; give another name with -o"),
+    ("x.txt", "x.txt: unknown output format; end the name in .npz"),
+    ("", "python -m recording: the following arguments are required: -o/--output; see --help"),
+])  # fmt: skip
+def test_it_writes_over_no_input(
+    output: str, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("x.npz").write_bytes(b"checkpoint")
+    Path("link.npz").symlink_to("x.npz")
+    assert main(["net:build", "x.npz", *(["-o", output] if output else [])]) == 2
+    assert capsys.readouterr().err == f"error: {said}\n"
+    assert Path("x.npz").read_bytes() == b"checkpoint"
 
 
 @pytest.mark.parametrize(
@@ -750,7 +768,7 @@ def test_wrappers_inside_the_model_have_no_names(tmp_path: Path) -> None:
 
 
 def test_the_reader_removes_the_same_wrappers() -> None:
-    assert stored_state.COMPONENTS == COMPONENTS
+    assert checkpoint_file.COMPONENTS == COMPONENTS
 
 
 LAYOUTS: dict[str, Any] = {

@@ -31,7 +31,7 @@ from parity_tests.port.models import (
     torchvision,
     transformers,
 )
-from wdport.recording.inputs import parse_inputs
+from wdport.recording.input_text import parse_inputs
 
 MODULES = (torchvision, timm, transformers, signals, diffusers, layers, small, families)
 """The modules that declare the entries, by being imported."""

@@ -58,11 +58,11 @@ from wdport.proving.port import WrittenPort, write_port
 from wdport.proving.port_proof import prove_port
 from wdport.recording import nested
 from wdport.recording.calls import cast
+from wdport.recording.errors import one_line
 from wdport.recording.fitted_inputs import call_by_name
 from wdport.recording.float64 import lifted
-from wdport.recording.inputs import parse_inputs
+from wdport.recording.input_text import parse_inputs
 from wdport.recording.nested import named_leaves
-from wdport.recording.refusal import one_line
 from wdport.recording.torch_functions import highest_precision
 
 BOUND = 1e-10

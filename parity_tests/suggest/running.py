@@ -16,7 +16,7 @@ from wdport.compare.probe import stateless, tensors
 from wdport.families.user_functions import build_keras
 from wdport.models.interface import Array
 from wdport.models.keras_runtime import exact_float64, set_variable, variables_by_path
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 
 from .corpus import Pair
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import wdport
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 
 from .corpus import PAIRS
 from .faults import edited, first_difference, locate, order_of

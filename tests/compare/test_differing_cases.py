@@ -20,7 +20,7 @@ from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Table, TapRow
 from wdport.models.interface import Signature
 from wdport.recording.cases import EXTREMES, HIDDEN, UNUSUAL
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 
 FAULTS: dict[str, tuple[Any, str]] = {
     "always": (lambda x: x + 1e-3, ""),

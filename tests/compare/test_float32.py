@@ -23,7 +23,7 @@ from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Table, TapRow
 from wdport.models.interface import Array, Signature
 from wdport.recording.conditioning import float32_errors
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 
 
 class Torch(torch.nn.Module):

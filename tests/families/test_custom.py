@@ -24,7 +24,7 @@ from wdport.compare.measure import relative_l2
 from wdport.families import user_functions as code
 from wdport.models.keras_runtime import described, unfilled
 from wdport.parity.repro import load
-from wdport.recording.inputs import parse_inputs
+from wdport.recording.input_text import parse_inputs
 
 TABLES = {
     "image": """

@@ -15,7 +15,7 @@ from tests.parity.own_models import verify_own
 from wdport.parity.verdict import Verdict
 from wdport.proving.proof import prove
 from wdport.proving.suggest import Models, Suggestion, suggest
-from wdport.recording.inputs import read_inputs
+from wdport.recording.input_text import read_inputs
 from wdport.recording.record_file import record_file
 
 GRAPHS, TWINS = "tests.families.toys.graphs", "tests.families.toys.graph_twins"

@@ -139,6 +139,16 @@ def test_what_is_calculated_is_recorded(tmp_path: Path, cli: Cli) -> None:
     cli(*against(output, recording, table))
 
 
+def test_recorded_modules_without_a_row_leave_float32_incomplete(tmp_path: Path, cli: Cli) -> None:
+    """The outputs of such a module come from the recording on one side only, which is no fault of the port."""
+    output, recording, table = converted(tmp_path, "image", cli)
+    told = ["tests.families.toys.nets:image", str(tmp_path / "ck.pt"), "-o", str(recording), "--input", "x: b 3 12 12"]
+    assert main(told) == 0
+    table.write_text("\n".join(line for line in table.read_text().splitlines() if "max_pool2d" not in line))
+    done = cli(*against(output, recording, table), code=6)
+    assert "float32 is not compared, since the table has no row for the recorded pool: add rows" in done.out
+
+
 def test_the_recording_of_another_checkpoint(tmp_path: Path, cli: Cli) -> None:
     output, recording, table = converted(tmp_path, "lstm", cli)
     torch.save(nets.randomised(nets.lstm(), 1).state_dict(), tmp_path / "ck.pt")

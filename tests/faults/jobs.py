@@ -28,8 +28,8 @@ from wdport.files.outputs import writable
 from wdport.files.samples_writer import write_samples
 from wdport.files.sealed_archive import sealed_archive
 from wdport.parity.reports import write_reports
-from wdport.recording.npz_file import RecordingWriter as _Writer
-from wdport.recording.refusal import Refusal
+from wdport.recording.errors import Refusal
+from wdport.recording.recording_writer import RecordingWriter as _Writer
 from wdport.uses.cli.generate import FORMATS, document_of, write_texts
 from wdport.uses.exporting.artifact import write_artifact
 from wdport.uses.generation.api import Generated

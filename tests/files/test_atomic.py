@@ -305,7 +305,7 @@ WRITERS = {
     "files/safetensors_writer.py": "writes to the name that its caller has of that writer",
     "files/orbax_folder.py": "writes to the folder that the writer gives it",
     "files/npz_file.py": "writes to the name that the writer gives it",
-    "recording/npz_file.py": "copied on its own into the environments of others",
+    "recording/recording_writer.py": "copied on its own into the environments of others",
     "files/keras_file.py": "writes to the name that the writer gives it",
     "proving/proof.py": "writes a table and random weights into a temporary folder",
     "uses/training/initial.py": "writes random weights into a temporary folder",

@@ -26,7 +26,7 @@ from tests.fuzz.targets import run_of_samples
 from tests.make import SETTINGS, make_state, save_run
 from wdport.files.outputs import writable
 from wdport.files.sealed_archive import sealed_archive
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 from wdport.recording.record_file import record_file
 
 

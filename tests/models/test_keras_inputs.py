@@ -11,7 +11,8 @@ import pytest
 
 from wdport.base.errors import MisfitError
 from wdport.models.keras_inputs import model_arguments, state_inputs, symbolic_inputs
-from wdport.recording.inputs import given, parse_inputs
+from wdport.recording.input_text import parse_inputs
+from wdport.recording.inputs import given
 
 SIZES = {"a": 2, "b": 3, "c": 4}
 

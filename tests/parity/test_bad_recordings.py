@@ -21,7 +21,7 @@ from tests.fuzz.mutators import mutant
 from wdport.base.errors import InputError, MachineError
 from wdport.compare.calls import Case
 from wdport.parity.recording import Replay, open_recording
-from wdport.recording.npz_file import SCHEMA
+from wdport.recording.recording_writer import SCHEMA
 
 MUTANTS = int(os.environ.get("WDPORT_MUTANTS", "300"))
 """3,000 take a minute."""

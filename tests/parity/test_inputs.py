@@ -24,7 +24,7 @@ from wdport.proving.suggest import Models, suggest
 from wdport.recording.calls import MOST_CALLS
 from wdport.recording.cases import CASES, EXTREMES, UNUSUAL, Case, battery
 from wdport.recording.fitted_inputs import cases_of, checked_inputs, finite_case, with_ids
-from wdport.recording.inputs import parse_input, parse_inputs
+from wdport.recording.input_text import parse_input, parse_inputs
 
 from ..families.toys import edges, nets
 

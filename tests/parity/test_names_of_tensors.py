@@ -16,7 +16,7 @@ from torch import nn
 import wdport
 from wdport.base.errors import MisfitError
 from wdport.conversion.recordable import recordable
-from wdport.recording.refusal import Refusal
+from wdport.recording.errors import Refusal
 from wdport.recording.user_model import build
 
 HEADER = "format: 2\ninputs: ['ids: b 3, below 5']\n"

@@ -8,7 +8,7 @@ import numpy as np
 
 from tests.parity.test_bad_recordings import made
 from wdport.parity.recording_file import RecordingFile
-from wdport.recording.npz_file import RecordingWriter as _Writer
+from wdport.recording.recording_writer import RecordingWriter as _Writer
 
 
 def test_every_reference_gives_the_bits_that_were_put(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from keras import layers, ops
 from wdport.compare.findings import Finding
 from wdport.families.user_functions import build_keras, saved_model
 from wdport.parity.saved_model import differences
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 
 gelu = keras.activations.gelu
 

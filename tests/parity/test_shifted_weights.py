@@ -14,8 +14,8 @@ from torch import nn
 
 from tests.command import Cli
 from tests.parity.own_models import verify_own
+from wdport.recording.bias_shifts import bias_shifts, named_tensors
 from wdport.recording.nested import to_array
-from wdport.recording.weights import bias_shifts, named_tensors
 
 HERE = "tests.parity.test_shifted_weights"
 

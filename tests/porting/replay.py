@@ -13,7 +13,7 @@ from wdport.porting.replay import Values, replay
 from wdport.porting.tracing import trace
 from wdport.recording.cases import CASES
 from wdport.recording.fitted_inputs import call_by_name
-from wdport.recording.inputs import parse_inputs
+from wdport.recording.input_text import parse_inputs
 from wdport.recording.user_model import build_alone
 
 

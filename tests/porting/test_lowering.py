@@ -28,7 +28,7 @@ from wdport.porting.tracing import constructed, trace
 from wdport.recording import nested
 from wdport.recording.calls import cast
 from wdport.recording.float64 import lifted
-from wdport.recording.inputs import read_inputs
+from wdport.recording.input_text import read_inputs
 from wdport.recording.nested import to_array
 from wdport.recording.torch_functions import highest_precision
 

@@ -32,7 +32,7 @@ from wdport.porting.outline.counterparts import LAYERS, defaults, differing, fin
 from wdport.porting.outline.flow import AxisFlow
 from wdport.porting.outline.steps import Steps
 from wdport.porting.settings import parameters, settings_of, torch_class
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 
 
 def of(pair: Pair) -> tuple[nn.Module, Counterpart]:

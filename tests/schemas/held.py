@@ -14,7 +14,7 @@ from jsonschema.exceptions import best_match
 from wdport.conversion import convert as river
 from wdport.files import json_document
 from wdport.parity.policy import judge as gated
-from wdport.recording.npz_file import RecordingWriter
+from wdport.recording.recording_writer import RecordingWriter
 
 
 @cache

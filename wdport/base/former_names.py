@@ -20,7 +20,7 @@ MOVED: Final = {
     **{f"wdport.{name}": f"wdport.base.{name}" for name in _BASE},
     **{f"wdport.{name}": f"wdport.models.{name}" for name in ("keras_inputs", "keras_runtime")},
     "wdport.model": "wdport.models.interface",
-    "wdport.recorder": "wdport.recording.inputs",
+    "wdport.recorder": "wdport.recording.input_text",
     "wdport.port": "wdport.parity.port",
     "wdport.devices": "wdport.uses.devices",
     **{f"wdport.{name}": f"wdport.uses.{name}" for name in _ROOMS},

@@ -39,7 +39,7 @@ from wdport.checkpoint.unloaded_object import UnloadedObject
 
 _COUNTER: Final = "n_averaged"
 COMPONENTS: Final = ("_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module", "_fpw_module")
-"""Attributes in which wrappers keep their module; :data:`wdport.recording.stored_state.COMPONENTS` are the same."""
+"""Attributes in which wrappers keep their module; :data:`wdport.recording.checkpoint_file.COMPONENTS` are the same."""
 _WRAPPERS: Final = ("module.", *(f"{component}." for component in COMPONENTS))
 
 

@@ -25,7 +25,7 @@ from wdport.cli.signals import discard_output, signal_of
 from wdport.cli.verb import HELP, Verbs, usage_error
 from wdport.families.shipped import HOME
 from wdport.files.atomic import WRITTEN
-from wdport.recording.refusal import Refusal
+from wdport.recording.errors import Refusal
 
 LIBRARIES = ("numpy", "jax", "keras", "torch", "h5py", "safetensors", "click")
 """Packages whose versions are shown if they were imported."""

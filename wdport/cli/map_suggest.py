@@ -113,9 +113,9 @@ def command(request: SuggestRequest) -> int:
 def _watch(model: str) -> int:
     """Run the command in a separate process until it finds a table, again whenever a Python file in the folder of the
     Keras model is saved."""
-    from wdport.recording.user_code import search
+    from wdport.recording.user_code import search_modules_in
 
-    search(os.getcwd())
+    search_modules_in(os.getcwd())
     spec = find_spec(model.partition(":")[0])
     if spec is None or not spec.origin:
         raise UsageError(model, "its file is not found", "run in your project's folder and environment")

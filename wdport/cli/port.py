@@ -63,10 +63,10 @@ def command(request: PortRequest) -> int:
     """
     require_torch("wdport port")
     from wdport.compare.reference import translated
-    from wdport.recording.user_code import parted
+    from wdport.recording.user_code import split_target
 
     with translated():
-        parted(request.target)
+        split_target(request.target)
     if request.module and request.checkpoint:
         raise UsageError("--checkpoint", "has the weights of the whole model", "leave out --module, or --checkpoint")
     target = f"{request.target}/{request.module}" if request.module else request.target

@@ -28,9 +28,10 @@ from wdport.files.atomic import track_write
 from wdport.files.inputs import InputFiles
 from wdport.files.json_document import output_file
 from wdport.files.model_target import Target, file_target
-from wdport.recording.inputs import Input, read_inputs
+from wdport.recording.errors import Refusal
+from wdport.recording.input_text import read_inputs
+from wdport.recording.inputs import Input
 from wdport.recording.record_file import record_file
-from wdport.recording.refusal import Refusal
 
 if TYPE_CHECKING:
     from wdport.cli.results import RecordingDocument

@@ -15,7 +15,7 @@ from wdport.compare.reference import translated
 from wdport.compare.results import TapResult
 from wdport.compare.sides import ComparedSides
 from wdport.recording.calls import cast
-from wdport.recording.conditioning import run_as_stated, stated_float64
+from wdport.recording.stated_precision import run_as_stated, stated_float64
 
 
 def use_as_stated(sides: ComparedSides, case: Case, taps: Mapping[str, TapResult], logic: float) -> set[str]:

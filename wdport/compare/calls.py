@@ -22,9 +22,9 @@ from wdport.recording.calls import Outputs as Outputs
 from wdport.recording.calls import call_name as call_name
 from wdport.recording.calls import cast as cast
 from wdport.recording.calls import layer_of as layer_of
-from wdport.recording.calls import leaves as leaves
 from wdport.recording.cases import CASES as CASES
 from wdport.recording.cases import Case as Case
+from wdport.recording.nested import leaves as leaves
 from wdport.recording.observation import answers_of as answers_of
 
 

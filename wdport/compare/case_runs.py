@@ -23,8 +23,8 @@ from wdport.compare.programs import Deferred, Pending, trim_memory
 from wdport.compare.results import TapResult
 from wdport.compare.sides import Companion, ComparedSides, Expected
 from wdport.models.interface import Array
+from wdport.recording.errors import one_line
 from wdport.recording.observation import Observation
-from wdport.recording.refusal import one_line
 
 CASES_AT_ONCE = 1
 """Cases that the port computes while the reference runs the next: each holds several copies of every layer's arrays."""

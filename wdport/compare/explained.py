@@ -19,7 +19,7 @@ from wdport.models.interface import Array
 from wdport.recording.calls import MASKING, Outputs
 from wdport.recording.conditioning import Conditioning, Spread
 from wdport.recording.observation import Observation
-from wdport.recording.samples import by_sample, squares_by_sample
+from wdport.recording.sample_rows import by_sample, squares_by_sample
 
 
 @dataclass(frozen=True)

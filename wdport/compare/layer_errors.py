@@ -22,7 +22,7 @@ from wdport.mapping.axes import Shape
 from wdport.models.interface import Array, Signature
 from wdport.recording.calls import inside
 from wdport.recording.cases import TINY
-from wdport.recording.samples import by_sample, rows_of_sample
+from wdport.recording.sample_rows import by_sample, rows_of_sample
 
 
 class InPort:

@@ -11,7 +11,7 @@ import numpy as np
 
 from wdport.compare.gate_bounds import UNIT_ROUNDOFF
 from wdport.models.interface import Array
-from wdport.recording.samples import by_sample
+from wdport.recording.sample_rows import by_sample
 
 BLOCK = 1 << 18
 """Numbers of which copies are made at a time."""

@@ -20,20 +20,22 @@ from wdport.compare.calls import Case
 from wdport.models.interface import Array
 from wdport.recording import conditioning as recording_conditioning
 from wdport.recording import observation as recording_observation
-from wdport.recording import runs, unused
+from wdport.recording import runs
+from wdport.recording import unused_calls as recording_unused_calls
+from wdport.recording.bias_shifts import bias_shifts, moved_biases
 from wdport.recording.calls import cast
 from wdport.recording.cases import SEEDS
-from wdport.recording.compared_numbers import Ranges, compared_numbers, unreached, unreached_notes, with_numbers
-from wdport.recording.conditioning import Conditioning, float32_errors, stated_float64
+from wdport.recording.code_constants import Ranges, compared_numbers, unreached, unreached_notes, with_numbers
+from wdport.recording.conditioning import Conditioning, float32_errors
+from wdport.recording.errors import MODEL_ERRORS, Refusal, one_line
 from wdport.recording.fitted_inputs import cases_of, checked_inputs, finite_case, mask_notes, with_ids, with_keys
 from wdport.recording.float64 import lifted
 from wdport.recording.inputs import Input
 from wdport.recording.observation import Observation
-from wdport.recording.refusal import MODEL_ERRORS, Refusal, one_line
+from wdport.recording.repeatability import FAST, FAST_PADDED, fast_path_error, is_repeatable, padded_error
 from wdport.recording.runs import CaseSweep, module_names
-from wdport.recording.steadiness import FAST, FAST_PADDED, fast_path_error, is_repeatable, padded_error
+from wdport.recording.stated_precision import stated_float64
 from wdport.recording.torch_functions import highest_precision
-from wdport.recording.weights import bias_shifts, moved_biases
 
 if TYPE_CHECKING:
     import torch
@@ -248,7 +250,7 @@ class Live:
     def unused_calls(self, observation: Observation, names: Collection[str]) -> Sequence[str]:
         with translated(), spent_on("running PyTorch"), highest_precision(), lifted():
             inputs, outputs, calls = observation.inputs, observation.outputs, observation.calls
-            return unused.unused_calls(self.modules["float64"], inputs, outputs, calls, names)
+            return recording_unused_calls.unused_calls(self.modules["float64"], inputs, outputs, calls, names)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         with translated():

@@ -13,7 +13,7 @@ from wdport.compare.rounding_errors import RoundingErrors
 from wdport.compare.sides import Expected
 from wdport.models.interface import Array, Port
 from wdport.recording.observation import Single
-from wdport.recording.samples import by_sample
+from wdport.recording.sample_rows import by_sample
 
 
 def add_single(

@@ -26,7 +26,8 @@ from wdport.mapping.kinds import KINDS
 from wdport.mapping.kinds.kind import SPACES
 from wdport.mapping.rows import Table
 from wdport.models.interface import Array, ConfigurationSource, Document, KerasModel, Port, Resolved, Signature
-from wdport.recording.inputs import Input, parse_inputs
+from wdport.recording.input_text import parse_inputs
+from wdport.recording.inputs import Input
 
 if TYPE_CHECKING:
     from wdport.compare.setting_values import SettingsReport

@@ -25,7 +25,7 @@ from wdport.mapping.rows import Table
 from wdport.models.interface import Document, KerasLayer, KerasModel
 from wdport.models.keras_runtime import layers_by_path
 from wdport.recording import user_code
-from wdport.recording.refusal import one_line
+from wdport.recording.errors import one_line
 from wdport.recording.runs import module_names
 
 if TYPE_CHECKING:

@@ -39,8 +39,8 @@ from wdport.models.keras_runtime import (
     variables_by_path,
 )
 from wdport.recording import user_code
+from wdport.recording.errors import Refusal, one_line
 from wdport.recording.inputs import Input
-from wdport.recording.refusal import Refusal, one_line
 
 
 def find_function(target: str) -> Callable[..., object]:

@@ -28,8 +28,8 @@ from typing import Literal
 
 Shape = tuple[int, ...]
 
-Combine = Literal["", "sum", "weight_norm"]
 FillValue = Literal["zeros", "ones"]
+Combine = Literal["", "sum", "weight_norm"]
 """How several source tensors are combined before a rule is applied: not at all, or by
 :mod:`wdport.mapping.rearrange`."""
 

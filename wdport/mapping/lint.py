@@ -16,7 +16,7 @@ from wdport.mapping.axes import AxisError, Rule, output_rules
 from wdport.mapping.names import NamePattern, alike, overlap
 from wdport.mapping.rows import ConstantRow, Row, Table
 from wdport.mapping.table import CUSTOM
-from wdport.recording.inputs import parse_inputs
+from wdport.recording.input_text import parse_inputs
 
 Level = Literal["error", "warning", "note"]
 

@@ -34,7 +34,7 @@ from keras.src.saving.serialization_lib import ObjectSharingScope
 
 from wdport.base.errors import UsageError
 from wdport.models.interface import Array, KerasLayer, KerasModel, KerasVariable
-from wdport.recording.refusal import one_line
+from wdport.recording.errors import one_line
 
 T = TypeVar("T")
 

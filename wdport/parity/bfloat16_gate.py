@@ -31,9 +31,9 @@ from wdport.families.roles import KeptByKeras
 from wdport.models.interface import Array, KerasModel
 from wdport.models.keras_runtime import variable_values
 from wdport.parity.gates_of_uses import NetworkInUse, use_gates
+from wdport.recording.errors import one_line
 from wdport.recording.float64 import lifted
 from wdport.recording.observation import changed_tokens
-from wdport.recording.refusal import one_line
 from wdport.recording.runs import isolate, record, run
 
 Ran = tuple[Outputs, Calls]

@@ -34,7 +34,7 @@ from wdport.models.interface import Array, KerasModel, Signature
 from wdport.models.keras_runtime import set_variable, variables_by_path
 from wdport.recording.calls import cast
 from wdport.recording.cases import CASES, LONGEST
-from wdport.recording.compared_numbers import Ranges, compared_numbers, largest_tensor, unreached
+from wdport.recording.code_constants import Ranges, compared_numbers, largest_tensor, unreached
 from wdport.recording.fitted_inputs import call_by_name, checked_inputs
 from wdport.recording.float64 import lifted
 from wdport.recording.inputs import Input
@@ -140,7 +140,7 @@ def unequal_fills(plan: Plan, weights: Weights) -> list[Finding]:
 
 
 def with_random_biases(prepared: Prepared, weights: Weights, shifts: Mapping[str, Array]) -> Weights:
-    """Add the reference's shifts, converted by the plan's rules; see :func:`wdport.recording.weights.bias_shifts`."""
+    """Add the reference's shifts, converted by the plan's rules; see :mod:`wdport.recording.bias_shifts`."""
     tensors, variables = dict(weights.tensors), dict(weights.variables)
     for move in prepared.plan.moves:
         if not any(name in shifts for name in move.sources):

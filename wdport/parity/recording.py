@@ -19,14 +19,14 @@ from wdport.models.interface import Array, Signature
 from wdport.parity import recording_file as form
 from wdport.parity.recording_file import AGAIN, RecordingFile, reading
 from wdport.recording.cases import EXTREMES, HIDDEN, UNUSUAL
-from wdport.recording.compared_numbers import marks_of
+from wdport.recording.code_constants import marks_of
 from wdport.recording.conditioning import Conditioning, Spread
 from wdport.recording.fitted_inputs import unbatched
 from wdport.recording.inputs import given
-from wdport.recording.npz_file import SCHEMA
 from wdport.recording.observation import Observation, Single
+from wdport.recording.recording_writer import SCHEMA
+from wdport.recording.repeatability import FAST
 from wdport.recording.runs import CaseSweep
-from wdport.recording.steadiness import FAST
 
 Known = dict[str, Array]
 """Arrays by reference, so that none is read twice within a case."""
@@ -205,8 +205,9 @@ class Replay:
         layers = set(map(layer_of, taps))
         if untapped := [name for name in observation.calls if layer_of(name) not in layers]:
             more = f" and {len(untapped) - 1} more" if len(untapped) > 1 else ""
-            finding = f"no tap has the recorded {untapped[0]}{more}: add taps, or record with --leave-out"
-            self.findings = list(dict.fromkeys([*self.findings, finding]))
+            what = f"float32 is not compared, since the table has no row for the recorded {untapped[0]}{more}"
+            self.notes = list(dict.fromkeys([*self.notes, f"{what}: add rows, or record with --leave-out"]))
+            observation = replace(observation, single=None)
         return observation
 
     def conditioning(self, case: Case, dtype: str, taps: Collection[str]) -> Conditioning:

@@ -49,7 +49,7 @@ from wdport.parity.saved_model import rebuilt_otherwise
 from wdport.parity.training_mode_gate import TrainingStart, training_mode_gate
 from wdport.parity.verdict import ReferenceKind, locate
 from wdport.parity.verdict_api import Verdict
-from wdport.recording.user_code import parted
+from wdport.recording.user_code import split_target
 
 
 @dataclass(frozen=True)
@@ -271,7 +271,7 @@ def other_code(family: Family) -> Iterator[Finding]:
         return
     folder = Path(family.table.path).parent
     for target in filter(None, (family.model, family.reference)):
-        name = parted(target)[0]
+        name = split_target(target)[0]
         beside, used = folder / f"{name.replace('.', '/')}.py", getattr(sys.modules.get(name), "__file__", None)
         if used and beside.is_file() and beside.read_bytes() != Path(used).read_bytes():
             here, path = Path.cwd(), Path(used)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from wdport.recording.compared_numbers import ComparedSize
+from wdport.recording.code_constants import ComparedSize
 
 ARITHMETIC: Mapping[str, tuple[Callable[[Any, Any], Any], str]] = MappingProxyType({
     "add": (operator.add, "+"), "sub": (operator.sub, "-"), "mul": (operator.mul, "*"),

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from wdport.porting.arguments import ARITHMETIC, ArgumentNumber, remember_arithmetic
-from wdport.recording.compared_numbers import ComparedSize
+from wdport.recording.code_constants import ComparedSize
 
 if TYPE_CHECKING:
     from wdport.models.interface import Array

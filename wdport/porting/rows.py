@@ -19,7 +19,7 @@ from wdport.porting.matching import RunOutcome
 from wdport.porting.torch_run import TorchRun, joined_bits
 from wdport.porting.units import Unit, likeness, possible
 from wdport.porting.writing import Doubt
-from wdport.recording.insides import ATTENTION
+from wdport.recording.inner_calls import ATTENTION
 
 _AXIS = re.compile(r"\([^)]*\)|\[[^\]]*\]|\S+")
 

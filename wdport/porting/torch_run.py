@@ -21,10 +21,10 @@ from wdport.models.interface import Array, Document
 from wdport.porting.fingerprints import Print, Prints
 from wdport.porting.graph import Graph, Node, TensorSource, traced_tensors
 from wdport.recording.calls import Call, cast
+from wdport.recording.errors import MODEL_ERRORS, one_line
 from wdport.recording.float64 import lifted
 from wdport.recording.inputs import Input
 from wdport.recording.nested import to_array
-from wdport.recording.refusal import MODEL_ERRORS, one_line
 from wdport.recording.runs import record
 from wdport.recording.torch_functions import highest_precision
 from wdport.recording.user_code import find_function, takes_path

@@ -48,9 +48,9 @@ from wdport.porting.graph import (
 from wdport.porting.settings import parametrised, settings_of, torch_class
 from wdport.recording import torch_functions
 from wdport.recording.calls import layer_of
+from wdport.recording.errors import MODEL_ERRORS, one_line
 from wdport.recording.float64 import lifted
 from wdport.recording.nested import by_name, tensors_of, to_array
-from wdport.recording.refusal import MODEL_ERRORS, one_line
 from wdport.recording.torch_functions import highest_precision
 from wdport.recording.watching import has_hooks, parameter_names, watched
 

@@ -15,9 +15,9 @@ from wdport.mapping.kinds import KINDS, kinds_of_layer, kinds_of_module
 from wdport.models.interface import Array
 from wdport.porting.fingerprints import NEAR, Print
 from wdport.porting.torch_run import TorchRun, joined_bits
-from wdport.recording.calls import Call, layer_of, leaves
-from wdport.recording.insides import ATTENTION
-from wdport.recording.nested import to_array
+from wdport.recording.calls import Call, layer_of
+from wdport.recording.inner_calls import ATTENTION
+from wdport.recording.nested import leaves, to_array
 
 if TYPE_CHECKING:
     import torch

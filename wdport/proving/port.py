@@ -16,10 +16,11 @@ from wdport.porting.torch_run import SEED, fill
 from wdport.porting.writing import fold, sections
 from wdport.proving.suggest import Models, Suggestion
 from wdport.recording.calls import cast
+from wdport.recording.errors import MODEL_ERRORS, one_line
 from wdport.recording.fitted_inputs import call_by_name
-from wdport.recording.inputs import Input, read_inputs
+from wdport.recording.input_text import read_inputs
+from wdport.recording.inputs import Input
 from wdport.recording.nested import as_array
-from wdport.recording.refusal import MODEL_ERRORS, one_line
 from wdport.recording.runs import module_names
 from wdport.recording.user_model import build_alone
 

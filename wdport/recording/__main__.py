@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
-from typing import Sequence
+from typing import NoReturn, Sequence
 
-from .inputs import read_inputs
+from .errors import Refusal
+from .input_text import read_inputs
 from .record_file import record_file
-from .refusal import Refusal
+
+
+class _Parser(argparse.ArgumentParser):
+    """Reports a wrong command line as any other error."""
+
+    def error(self, message: str) -> NoReturn:
+        raise Refusal(2, self.prog, message, "see --help")
+
+
+def _require_output(output: str, checkpoint: str) -> None:
+    if not output.endswith(".npz"):
+        raise Refusal(2, output, "unknown output format", "end the name in .npz")
+    if os.path.exists(output) and os.path.exists(checkpoint) and os.path.samefile(output, checkpoint):
+        raise Refusal(2, output, "is the checkpoint", "give another name with -o")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run this folder as a command; returns the exit code."""
-    parser = argparse.ArgumentParser(
-        prog="python -m recording", description="Record a PyTorch model for wdport verify."
-    )
+    parser = _Parser(prog="python -m recording", description="Record a PyTorch model for wdport verify.")
     parser.add_argument("reference", metavar="MODULE:FUNCTION", help="the function that builds your model")
     parser.add_argument("checkpoint", metavar="CHECKPOINT", help="the file with its weights")
     parser.add_argument("-o", "--output", metavar="FILE", required=True, help="the NPZ file to write")
@@ -23,8 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--leave-out", metavar="PATTERN", action="append", default=[], help="modules not to record")
     parser.add_argument("--keep", metavar="PATTERN", action="append", default=[], help="tensors whose values to store")
     parser.add_argument("--input", metavar="'NAME: AXES'", action="append", default=[], help="an input, 'x: b 3 48 48'")
-    args = parser.parse_args(arguments)
     try:
+        args = parser.parse_args(arguments)
+        _require_output(args.output, args.checkpoint)
         inputs = read_inputs(args.input)
         index = record_file(
             args.reference, args.checkpoint, args.output, args.key, args.leave_out, inputs=inputs, keep=args.keep

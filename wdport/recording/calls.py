@@ -79,11 +79,6 @@ def _rounded(array: Array, dtype: DTypeLike) -> Array:
         return np.where(np.isinf(converted) & np.isfinite(array), np.copysign(largest, converted), converted)
 
 
-def leaves(value: object) -> list[Any]:
-    """The arrays of a nested list or tuple, in order."""
-    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (list, tuple)) else [value]
-
-
 Note = Callable[[str], None]
 
 

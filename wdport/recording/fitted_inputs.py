@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from .calls import cast, leaves
+from .calls import cast
 from .cases import CASES, HIDDEN, SEEDS, Case, MakeInputs
+from .errors import Refusal, one_line
 from .float64 import lifted
+from .inner_calls import KEYLESS, is_attention
 from .inputs import Input, given
-from .insides import KEYLESS, is_attention
-from .refusal import Refusal, one_line
+from .nested import leaves
 from .runs import record, run
-from .samples import by_sample
+from .sample_rows import by_sample
 from .torch_functions import functions, highest_precision
 from .watching import parameter_names
 

@@ -6,8 +6,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any, Callable, Iterator, Mapping
 from unittest.mock import patch
 
+from .errors import Refusal
 from .nested import tensors_of
-from .refusal import Refusal
 from .torch_functions import changed_setting, functions
 
 if TYPE_CHECKING:

@@ -109,3 +109,8 @@ def as_tensor(value: Any) -> Any:
         # A copy, since from_numpy shares memory and modules may change their inputs.
         return torch.from_numpy(np.array(value, copy=True))
     return [as_tensor(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def leaves(value: object) -> list[Any]:
+    """The arrays of a nested list or tuple, in order."""
+    return [leaf for item in value for leaf in leaves(item)] if isinstance(value, (list, tuple)) else [value]

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
+from .bias_shifts import moved_biases
 from .calls import Calls, Note, silent
 from .cases import CASES, Case
-from .compared_numbers import compared_numbers, with_numbers
+from .code_constants import compared_numbers, with_numbers
 from .conditioning import Conditioning, conditioning, float32_errors
+from .errors import Refusal, one_line
 from .fitted_inputs import call_by_name, cases_of, checked_inputs, finite_case, mask_notes, with_ids, with_keys
 from .inputs import Input
 from .nested import to_array
-from .npz_file import SCHEMA, RecordingWriter
 from .observation import Observation, observe
-from .refusal import Refusal, one_line
+from .recording_writer import SCHEMA, RecordingWriter
+from .repeatability import FAST, fast_path_error, is_repeatable
 from .runs import CaseSweep, module_names, scalar_fed, sweep
-from .steadiness import FAST, fast_path_error, is_repeatable
 from .torch_functions import highest_precision
 from .user_model import Subject, build
-from .weights import moved_biases
 
 if TYPE_CHECKING:
     from .shared_types import Array, Index

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Collection, Mapping, Sequence
 
 import numpy as np
 
-from .calls import MOST_CALLS, Call, Calls, Note, Outputs, cast, inside, layer_of, leaves, silent
+from .calls import MOST_CALLS, Call, Calls, Note, Outputs, cast, inside, layer_of, silent
 from .float64 import lifted
-from .insides import check_recomputed, recompute, steps_of
-from .nested import as_tensor, has_names, named_leaves, tensors_of, to_array
+from .inner_calls import check_recomputed, recompute, steps_of
+from .nested import as_tensor, has_names, leaves, named_leaves, tensors_of, to_array
 from .torch_functions import by_submodules, equals_in_order, highest_precision
 from .watching import fed_arguments, inputs_of, outputs_of, shapes_of, watched, with_tensors
 

@@ -22,7 +22,7 @@ from importlib.machinery import (
 )
 from typing import TYPE_CHECKING, Any
 
-from .refusal import Refusal, one_line
+from .errors import Refusal, one_line
 from .runs import module_names
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 def find_factory(target: str) -> Factory:
-    parted(target)
+    split_target(target)
     try:
         importlib.import_module("torch")
     except ModuleNotFoundError as error:
@@ -41,9 +41,9 @@ def find_factory(target: str) -> Factory:
 def find_function(target: str) -> Factory:
     """The function that ``module:name`` names, in the current folder or the environment; with ``module:name/path``, one
     that returns this part of the model. Raises :class:`Refusal`."""
-    name, attributes = parted(target)
+    name, attributes = split_target(target)
     attributes, _, path = attributes.partition("/")
-    search(os.getcwd())
+    search_modules_in(os.getcwd())
     resolved = _imported(name, target)
     try:
         for attribute in attributes.split("."):
@@ -83,7 +83,7 @@ def _find_user_modules(folder: str) -> Any:
     return _user_finder(folder)
 
 
-def search(folder: str) -> None:
+def search_modules_in(folder: str) -> None:
     """Look for modules in this folder first, unless Python searches it already, and compile all users' modules from
     their sources."""
     if folder not in sys.path:
@@ -141,7 +141,7 @@ def _part_of(factory: Factory, path: str, target: str) -> Factory:
     return part
 
 
-def parted(target: str) -> tuple[str, str]:
+def split_target(target: str) -> tuple[str, str]:
     """The module's name, and what follows the colon; raises :class:`Refusal`."""
     name, _, attributes = target.partition(":")
     is_path = "/" in name or name.endswith(".py")

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Collection, Mapping
 
+from .bias_shifts import bias_shifts, named_tensors
 from .cases import MakeInputs
+from .checkpoint_file import CheckpointFile, before_loading, digest_of, settle_tables
+from .errors import Refusal, one_line
 from .float64 import default_dtype, lifted
 from .nested import to_array
-from .refusal import Refusal, one_line
-from .stored_state import CheckpointFile, before_loading, digest_of, settle
 from .user_code import find_factory, takes_path
-from .weights import bias_shifts, named_tensors
 
 if TYPE_CHECKING:
     from torch.nn import Module
@@ -79,7 +79,7 @@ def build(
     stored = {name: str(tensor.dtype)[6:] for name, tensor in (state.tensors if state else narrow.state_dict()).items()}
     narrow.float()
     notes: list[str] = []
-    recomputed = settle(target, narrow, wide, single, double, notes, carried)
+    recomputed = settle_tables(target, narrow, wide, single, double, notes, carried)
     summaries = {
         name: Tensors(tuple(t.shape), stored.get(name, ""), None if name in recomputed else digest_of(to_array(t)))
         for name, t in narrow.state_dict().items()

@@ -10,9 +10,9 @@ from unittest.mock import patch
 
 import numpy as np
 
-from .calls import MOST_CALLS, Call, call_name, leaves
-from .insides import is_attention
-from .nested import as_tensor, fill_tensors, nested_arrays, tensors_of, to_array
+from .calls import MOST_CALLS, Call, call_name
+from .inner_calls import is_attention
+from .nested import as_tensor, fill_tensors, leaves, nested_arrays, tensors_of, to_array
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -5,7 +5,7 @@ from __future__ import annotations
 from perceptron.config import Config
 from wdport.families.ported import PortedFamily
 from wdport.models.interface import Port, Signature
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 
 
 class PerceptronFamily(PortedFamily[Config]):

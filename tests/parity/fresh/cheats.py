@@ -25,7 +25,7 @@ import numpy as np
 from keras import layers, ops
 
 from wdport.compare.calls import CASES
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 
 FOLDER = [Path()]
 """The folder of the checkpoint, of its recording, and of the address of a server that runs the reference."""

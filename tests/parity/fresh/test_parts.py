@@ -27,7 +27,7 @@ from wdport.parity.fresh.process import _START, BrokenMessage, from_json, receiv
 from wdport.parity.planned_items import expected
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_options import Pair
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 
 
 def packed(facts: object, *blobs: bytes) -> io.BytesIO:

@@ -18,7 +18,7 @@ from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.rearrange import apply_rule
 from wdport.mapping.table import choose_table
 from wdport.models.interface import Port, Signature
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 from wdport.recording.runs import run
 from wdport.uses.diffusion.diffusion import Diffusion
 from wdport.uses.diffusion.scheduler_config import Scheduler

@@ -30,9 +30,9 @@ from wdport.parity.verify_options import Pair, described
 from wdport.recording.calls import cast
 from wdport.recording.cases import CASES
 from wdport.recording.conditioning import conditioning, float32_errors
+from wdport.recording.errors import one_line
 from wdport.recording.fitted_inputs import checked_inputs
 from wdport.recording.float64 import lifted
-from wdport.recording.refusal import one_line
 from wdport.recording.runs import run
 from wdport.recording.torch_functions import highest_precision
 

@@ -71,7 +71,7 @@ def _found_before(loose: Mapping[str, float]) -> Gate | None:
     """The gate, if all faults were found before."""
     if (before := found_before(loose)) is None:
         return None
-    text = f"not tried again: all were found on {before.day} with the same versions, bounds and code"
+    text = f"not tried again: this wdport found all on {before.day} with the same libraries and bounds"
     return GATES["S"].gate(before.count, before.count, facts=(notice(f"{text}, in {before.seconds:.0f} s"),))
 
 

@@ -21,7 +21,8 @@ from wdport.porting.outline.steps import Steps, is_layer
 from wdport.porting.settings import torch_text
 from wdport.recording.cases import CASES
 from wdport.recording.fitted_inputs import call_by_name, checked_inputs
-from wdport.recording.inputs import Input, read_inputs
+from wdport.recording.input_text import read_inputs
+from wdport.recording.inputs import Input
 from wdport.recording.user_model import build_alone
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ import numpy as np
 
 from wdport.base.errors import UsageError, did_you_mean
 from wdport.models.interface import Array
-from wdport.recording.refusal import Refusal, one_line
+from wdport.recording.errors import Refusal, one_line
 from wdport.recording.user_code import find_function
 from wdport.uses.data.series import Series, sliding_windows
 from wdport.uses.data.table import columns_of

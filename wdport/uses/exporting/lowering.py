@@ -27,7 +27,7 @@ from wdport.families.roles import Family
 from wdport.models.interface import Array, Configuration, Free, Function, KerasModel, Signature, Taken
 from wdport.models.keras_inputs import symbolic_inputs
 from wdport.models.keras_runtime import exact_float64, variables_by_path
-from wdport.recording.inputs import parse_inputs
+from wdport.recording.input_text import parse_inputs
 from wdport.uses.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.run_plan import Carry, Draw, PlanRows, first_carry, plan_rows, run_rows

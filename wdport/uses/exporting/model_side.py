@@ -22,7 +22,7 @@ from wdport.compare.programs import CompiledProgram
 from wdport.conversion.load import Converted, fill
 from wdport.models.interface import Array, Clipping, KerasModel, Signature, Taken
 from wdport.models.keras_runtime import exact_float64, variable_values
-from wdport.recording.refusal import one_line
+from wdport.recording.errors import one_line
 from wdport.uses.diffusion.noise import FIRST, sample_keys, step_noise
 from wdport.uses.diffusion.plans import SamplingPlan
 from wdport.uses.diffusion.sampler_updates import LEARNED

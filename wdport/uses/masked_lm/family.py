@@ -12,7 +12,7 @@ from wdport.base.fields import fields_of
 from wdport.families.shapes import Shapes, count, size
 from wdport.models.interface import ConfigurationSource, Document, Port, Resolved, Signature, Stated, Vocabulary
 from wdport.recording.cases import LONGEST
-from wdport.recording.inputs import parse_inputs
+from wdport.recording.input_text import parse_inputs
 from wdport.uses.library_config import LibraryFamily, quoted
 from wdport.uses.masked_lm.config import FACTOR, ROPE, TOKENIZER, Config, rotary, rotary_schema
 

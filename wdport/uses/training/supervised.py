@@ -18,7 +18,7 @@ from wdport.models.interface import Array, KerasModel, Vocabulary
 from wdport.models.keras_inputs import model_arguments, symbolic_inputs
 from wdport.models.keras_runtime import call_names, said_by
 from wdport.nets.random_bits import one_loop
-from wdport.recording.refusal import one_line
+from wdport.recording.errors import one_line
 from wdport.uses.training.network_training import NetworkTraining, pair_of, refusal
 from wdport.uses.training.training_data import Data, StateSource, arrays_of
 

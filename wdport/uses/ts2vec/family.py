@@ -16,7 +16,7 @@ from wdport.families.ported import PortedFamily
 from wdport.families.shapes import NUMBER, Shapes, consecutive, most_frequent, size
 from wdport.models.interface import Document, Port, Signature
 from wdport.recording.cases import LONGEST
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 from wdport.uses.ts2vec.config import NAMES, Config
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from wdport.models.interface import (
     labels_of,
     unchanged,
 )
-from wdport.recording.inputs import parse_inputs
+from wdport.recording.input_text import parse_inputs
 from wdport.uses.diffusion.diffusion import LEAST_SIGNAL
 from wdport.uses.diffusion.noise_levels import EDM_SOLVER, LEVEL_CLASSES, NoiseLevels
 from wdport.uses.diffusion.reference_scheduler import SCORE_SDE

@@ -11,7 +11,7 @@ from wdport.compare.findings import Gate
 from wdport.compare.gate_bounds import Bound
 from wdport.families.shapes import Shapes, any_below, count, size
 from wdport.models.interface import Coded, Function, Port, Signature
-from wdport.recording.inputs import parse_input
+from wdport.recording.input_text import parse_input
 from wdport.uses.library_config import LibraryFamily
 from wdport.uses.wan_vae.config import GROUP, Config, down_stages, up_stages
 

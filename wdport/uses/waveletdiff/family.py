@@ -14,7 +14,7 @@ from wdport.compare.findings import Gate
 from wdport.compare.gate_bounds import Bound
 from wdport.families.ported import PortedFamily
 from wdport.models.interface import Array, Constant, Document, LossPart, Objective, PartWords, Port, Signature
-from wdport.recording.inputs import parse_inputs
+from wdport.recording.input_text import parse_inputs
 from wdport.uses.diffusion.schedules import STEPS, noise_schedule
 from wdport.uses.waveletdiff.config import RISKS, Config
 from wdport.uses.waveletdiff.new_model import fresh_config, recipe

@@ -6,8 +6,8 @@ import inspect
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
 from .calls import Call, Calls, Note, inside, layer_of
+from .errors import Refusal
 from .nested import as_tensor, tensors_of, to_array
-from .refusal import Refusal
 from .torch_functions import softmax_of_masked
 
 if TYPE_CHECKING:

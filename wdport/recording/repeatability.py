@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .calls import Outputs
+from .errors import Refusal
 from .float64 import lifted
 from .observation import Observation
-from .refusal import Refusal
 from .runs import run
 from .torch_functions import highest_precision
 

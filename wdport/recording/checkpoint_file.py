@@ -9,8 +9,8 @@ from unittest.mock import patch
 
 import numpy as np
 
-from .refusal import Refusal, one_line
-from .weights import memories, memory_of, named_tensors
+from .bias_shifts import memories, memory_of, named_tensors
+from .errors import Refusal, one_line
 
 if TYPE_CHECKING:
     from typing import TypeGuard
@@ -141,7 +141,7 @@ def before_loading(fresh: Fresh) -> Iterator[None]:
         yield
 
 
-def settle(
+def settle_tables(
     target: str, narrow: Module, wide: Module, single: Fresh, double: Fresh, notes: list[str],
     carried: Collection[str],
 ) -> Collection[str]:  # fmt: skip

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Callable, Collection, Mapping, Sequence
 
 import numpy as np
 
-from .calls import Calls, Outputs, layer_of, leaves
-from .nested import tensors_of
+from .calls import Calls, Outputs, layer_of
+from .nested import leaves, tensors_of
 from .runs import isolate, run
 from .torch_functions import functions
 from .watching import watched
