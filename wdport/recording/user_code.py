@@ -74,10 +74,15 @@ _user_finder = FileFinder.path_hook(
 )
 
 
+@functools.lru_cache(maxsize=None)
+def _others() -> tuple[str, ...]:
+    """The folders of Python's library and of wdport."""
+    return (sysconfig.get_path("stdlib"), *getattr(sys.modules.get("wdport"), "__path__", ()))
+
+
 def _find_user_modules(folder: str) -> Any:
     """A hook of ``sys.path_hooks`` for folders that hold a user's modules, not installed ones or wdport."""
-    installed = [sysconfig.get_path("stdlib"), *getattr(sys.modules.get("wdport"), "__path__", ())]
-    inside = any(f"{folder}{os.sep}".startswith(f"{one}{os.sep}") for one in installed)
+    inside = any(f"{folder}{os.sep}".startswith(f"{one}{os.sep}") for one in _others())
     if inside or re.search(r"[\\/](site|dist)-packages\b", folder):
         raise ImportError(path=folder)
     return _user_finder(folder)
