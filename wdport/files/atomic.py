@@ -77,8 +77,8 @@ class Temporary:
         os.close(self.descriptor)
 
 
-def make_temporary(finished: Path, folder: bool = False) -> Temporary:
-    """Create an empty file, or a ``folder``, that no other user may write to.
+def make_temporary(finished: Path, folder: bool = False, mode: int = 0o755) -> Temporary:
+    """Create an empty file, or a ``folder`` with this ``mode``, that no other user may write to.
 
     Raises ``OSError``, and :class:`~wdport.base.errors.MachineError` on Windows.
     """
@@ -89,7 +89,7 @@ def make_temporary(finished: Path, folder: bool = False) -> Temporary:
         name = f".{finished.name}.{secrets.token_hex(8)}{_MARK}{ending[0] if ending else ''}"
         path = finished.with_name(name)
         if folder:
-            os.mkdir(path, 0o755)
+            os.mkdir(path, mode)
         try:
             descriptor = os.open(path, _FOLDER if folder else _NEW, 0o644)
         except FileNotFoundError:
@@ -157,9 +157,8 @@ def scratch_folder() -> Iterator[Path]:
     place = Path(tempfile.gettempdir(), "wdport")
     with deferred_signals():
         remove_leftovers(place, lambda path: path.lstat().st_uid == os.geteuid())
-        temporary = make_temporary(place, folder=True)
+        temporary = make_temporary(place, folder=True, mode=0o700)
     try:
-        temporary.path.chmod(0o700)
         inside = temporary.path / "files"  # the folder itself is locked, and whoever writes into a folder locks it
         inside.mkdir()
         yield inside

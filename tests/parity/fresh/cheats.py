@@ -45,6 +45,9 @@ class Cheating(keras.Model):
         self.hidden, self.head, self.names = layers.Dense(8, activation="tanh"), layers.Dense(3), names
         self.calls, self.folded = 0, []
 
+    def get_config(self) -> dict[str, Any]:
+        return {"names": self.names}
+
     def call(self, x: Any) -> Any:
         self.calls += 1
         y = self.head(self.hidden(x))

@@ -44,14 +44,14 @@ NATIVE = ("torch_fork", "torch_shared", "read_natively")
 """Those of them that only the kernel can stop; elsewhere they fail with fresh weights."""
 
 
-def files(folder: Path, names: list[str], keras: str = "build") -> dict[str, Any]:
+def files(folder: Path, names: list[str], keras: str = "build", suffix: str = ".safetensors") -> dict[str, Any]:
     """A checkpoint, its recording, a table and the converted file, as arguments of `wdport.verify`."""
     state = first_weights()
     torch.save({name: torch.from_numpy(array) for name, array in state.items()}, folder / "ck.pt")
     np.savez(folder / "run.npz", **state)
     (folder / "config.json").write_text(json.dumps({"names": names, "folder": str(folder)}))
     (folder / "table.yaml").write_text(TABLE.format(keras="build"))
-    output = wdport.convert(folder / "ck.pt", folder / "ck.safetensors", mapping=folder / "table.yaml").output
+    output = wdport.convert(folder / "ck.pt", folder / f"ck{suffix}", mapping=folder / "table.yaml").output
     (folder / "table.yaml").write_text(TABLE.format(keras=keras))
     return {"checkpoint": str(folder / "ck.pt"), "converted": str(output), "mapping": str(folder / "table.yaml")}
 
@@ -109,15 +109,16 @@ def test_a_cheat_fails_by_its_own_output(judged: Gate, name: str) -> None:
     assert all(beyond) or name not in OUTSIDE or (name in NATIVE and "Landlock" not in str(judged.findings[-1]))
 
 
-def verify(folder: Path, *more: str) -> int:
+def verify(folder: Path, *more: str, suffix: str = ".safetensors") -> int:
     """The exit code of the command."""
-    words = [str(folder / "ck.pt"), str(folder / "ck.safetensors"), "--mapping", str(folder / "table.yaml")]
+    words = [str(folder / "ck.pt"), str(folder / f"ck{suffix}"), "--mapping", str(folder / "table.yaml")]
     return main(["verify", *words, "--fresh", "--json", str(folder / "verdict.json"), *more])
 
 
-def test_an_honest_port_passes(tmp_path: Path) -> None:
-    files(tmp_path, ["honest"])
-    assert verify(tmp_path) == 0
+@pytest.mark.parametrize("suffix", [".safetensors", ".keras"])
+def test_an_honest_port_passes(tmp_path: Path, suffix: str) -> None:
+    files(tmp_path, ["honest"], suffix=suffix)
+    assert verify(tmp_path, suffix=suffix) == 0
     told = json.loads((tmp_path / "verdict.json").read_text())
     assert told["passed"] is True
     assert {gate["name"] for gate in told["gates"]} == {"0", "A", "B", "N"}

@@ -58,8 +58,6 @@ _REFUSED: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...]]]] = {
     "shared memory, semaphores and messages of System V": (
         (29, 30, 31, 64, 65, 66, 67, 68, 69, 70, 71, 220), tuple(range(186, 198))),
     "message queues": ((240, 241), (180, 181)),
-    "mode and owner of files, also of those outside": ((90, 91, 92, 93, 94, 260, 268, 452), (52, 53, 54, 55, 452)),
-    "times of files": ((132, 235, 261, 280), (88,)),
     "attributes of files": ((188, 189, 190, 197, 198, 199, 463, 466), (5, 6, 7, 14, 15, 16, 463, 466)),
     "keys": ((248, 249, 250), (217, 218, 219)),
     "memory and descriptors of other processes": ((101, 310, 311, 424, 434, 438), (117, 270, 271, 424, 434, 438)),
@@ -67,6 +65,13 @@ _REFUSED: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...]]]] = {
 }  # fmt: skip
 """System calls with which a process could ask another one, which is not confined, by what they are for: their numbers
 on x86-64 and on aarch64."""
+
+_IGNORED: Final[dict[str, tuple[tuple[int, ...], tuple[int, ...]]]] = {
+    "mode and owner of files, also of those outside": ((90, 91, 92, 93, 94, 260, 268, 452), (52, 53, 54, 55, 452)),
+    "times of files": ((132, 235, 261, 280), (88,)),
+}
+"""Calls of that kind which succeed without an effect: code that copies or unpacks a file into its own folder makes them
+too."""
 
 
 def main() -> None:
@@ -224,19 +229,24 @@ class _Program(ctypes.Structure):
 
 
 def _refuse_calls() -> bool:
-    """Refuse the system calls of :data:`_REFUSED` by seccomp; returns whether that is possible here."""
+    """Refuse the calls of :data:`_REFUSED` by seccomp, and ignore those of :data:`_IGNORED`; returns whether that is
+    possible here."""
     if platform.machine() not in _ARCHITECTURES:
         return False
     architecture = _ARCHITECTURES[platform.machine()]
-    numbers = [number for by_machine in _REFUSED.values() for number in by_machine[platform.machine() == "aarch64"]]
+    refused, ignored = (
+        [number for calls in group.values() for number in calls[platform.machine() == "aarch64"]]
+        for group in (_REFUSED, _IGNORED)
+    )
     load, equal, above, give = 0x20, 0x15, 0x35, 0x06
-    refuse, allow = 0x00050001, 0x7FFF0000  # EPERM
+    refuse, ignore, allow = 0x00050001, 0x00050000, 0x7FFF0000  # EPERM; 0, as if it had succeeded
     # BPF: load the architecture, then the number of the call. Refused are calls of another architecture, these numbers,
     # and those from 0x40000000, which on x86-64 (x32) name the same calls again. A jump counts from the next line.
-    last = len(numbers) + 1
-    lines = [(load, 0, 0, 4), (equal, 0, last + 1, architecture), (load, 0, 0, 0),
-             *((equal, last - 1 - index, 0, number) for index, number in enumerate(numbers)),
-             (above, 0, 1, 0x40000000), (give, 0, 0, refuse), (give, 0, 0, allow)]  # fmt: skip
+    count = len(refused) + len(ignored)
+    lines = [(load, 0, 0, 4), (equal, 0, count + 2, architecture), (load, 0, 0, 0),
+             *((equal, count - index, 0, number) for index, number in enumerate(refused)),
+             *((equal, count - index + 2, 0, number) for index, number in enumerate(ignored, len(refused))),
+             (above, 0, 1, 0x40000000), (give, 0, 0, refuse), (give, 0, 0, allow), (give, 0, 0, ignore)]  # fmt: skip
     program = _Program(len(lines), (_Filter * len(lines))(*(_Filter(*line) for line in lines)))
     libc = ctypes.CDLL(None, use_errno=True)
     _forgo_privileges(libc)
