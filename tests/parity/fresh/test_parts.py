@@ -22,8 +22,8 @@ from tests.parity.test_reports import passing
 from wdport.base.errors import MisfitError, error_from
 from wdport.compare.calls import Case
 from wdport.models.interface import Signature
-from wdport.parity.fresh.gate import FreshCase, draw_seed, fresh_cases, sample_error
-from wdport.parity.fresh.process import _START, BrokenMessage, from_json, receive, send, to_json
+from wdport.parity.fresh.gate import FreshCase, PortAlone, draw_seed, fresh_cases, sample_error
+from wdport.parity.fresh.process import _START, BrokenMessage, Message, from_json, receive, send, to_json
 from wdport.parity.planned_items import expected
 from wdport.parity.verdict_api import Verdict
 from wdport.parity.verify_options import Pair
@@ -214,3 +214,15 @@ def test_the_process_of_the_layers_cannot_write_into_the_command(tmp_path: Path)
     if parted == "False":
         pytest.skip("this kernel has no Landlock")
     assert writable == "False"
+
+
+def test_forged_shapes_of_inputs_are_no_answer() -> None:
+    class Forging:
+        def answer(self) -> Message:
+            return Message({"enforced": []})
+
+        def ask(self, *_: object) -> Message:
+            return Message({"inputs": [["seven"]]})
+
+    forging: Any = Forging()
+    assert PortAlone("float32", forging).failure == "its process gives no shapes of its inputs"

@@ -179,8 +179,10 @@ class PortAlone:
             self.failure = _failure(opened)
             self.input_shapes = [[None if size is None else int(size) for size in shape]
                                  for shape in opened.get("inputs") or ()]  # fmt: skip
-        except (BrokenMessage, TypeError, ValueError) as error:
+        except BrokenMessage as error:
             self.failure = f"its process gives {error}"
+        except (TypeError, ValueError):
+            self.failure = "its process gives no shapes of its inputs"
 
     def use(self, names: Sequence[str], arrays: Sequence[Array]) -> None:
         """Give it weights; until then it has those of the converted file."""
