@@ -28,7 +28,6 @@ from wdport.checkpoint.state_dict import COMPONENTS
 from wdport.compare.calls import CASES
 from wdport.compare.measure import relative_l2
 from wdport.compare.reference import Live
-from wdport.recording import cases as recording_cases
 from wdport.recording import checkpoint_file
 from wdport.recording import inputs as recording_inputs
 from wdport.recording.__main__ import main
@@ -613,10 +612,10 @@ def test_sums_in_16_bits_are_refused(how: str) -> None:
     single = Summed(how).eval()
     modules = {"float32": single, "float64": copy.deepcopy(single).double()}
     if how == "disabled":
-        observe(modules, recording_cases.CASES[0], (tokens(4, 8),))
+        observe(modules, CASES[0], (tokens(4, 8),))
         return
     with pytest.raises(Refusal, match="no port can repeat") as refusal:
-        observe(modules, recording_cases.CASES[0], (tokens(4, 8),))
+        observe(modules, CASES[0], (tokens(4, 8),))
     assert refusal.value.exit_code == 6
 
 
@@ -820,7 +819,7 @@ def test_parts_without_tensors_may_be_shared_by_all_models(tmp_path: Path) -> No
     """Each model calls the one object twice, and both calls are recorded for either."""
     save(tmp_path / "a.pt", shared_activation().state_dict())
     modules = build(f"{__name__}:shared_activation", str(tmp_path / "a.pt")).modules
-    seen = observe(modules, recording_cases.CASES[0], (tokens(4, 2),))
+    seen = observe(modules, CASES[0], (tokens(4, 2),))
     assert list(seen.calls) == ["0", "1", "2", "3", "1#2"]
     assert seen.single is not None
     for (_, calls), dtype in zip(seen.single.isolated, (np.float32, np.float64), strict=True):
@@ -851,12 +850,12 @@ def test_a_reference_that_gives_other_outputs_cannot_be_compared(how: str, tmp_p
     single = Restless(how).eval()
     live = Live({"float32": single, "float64": copy.deepcopy(single).double()}, drawn=[parse_input("x: b 3")])
     if how == "unused":
-        live.observe(recording_cases.CASES[0], ())
+        live.observe(CASES[0], ())
         assert live.findings == []
         return
     words = "gives other outputs when it runs again" if how == "count" else "draws random numbers in evaluation mode"
     with pytest.raises(IncompleteError, match=words):
-        live.observe(recording_cases.CASES[0], ())
+        live.observe(CASES[0], ())
     assert live.findings == []
 
 
@@ -1025,7 +1024,7 @@ def test_what_users_run_without_gradients_is_compared_with_the_calls(counted: bo
     single = Encoded(counted).eval()
     double = copy.deepcopy(single).double()
     inputs = (np.random.default_rng(0).normal(size=(4, 6, 8)), np.arange(6) < np.array([[6], [4], [3], [5]]))
-    seen = observe({"float32": single, "float64": double}, recording_cases.CASES[0], inputs)
+    seen = observe({"float32": single, "float64": double}, CASES[0], inputs)
     assert (fast_path_error(single, seen) > 0.01) is not counted
 
 

@@ -18,24 +18,21 @@ from wdport.base.errors import MisfitError, error_of
 from wdport.compare.activities import spent_on
 from wdport.compare.calls import Case
 from wdport.models.interface import Array
-from wdport.recording import conditioning as recording_conditioning
-from wdport.recording import observation as recording_observation
-from wdport.recording import runs
-from wdport.recording import unused_calls as recording_unused_calls
 from wdport.recording.bias_shifts import bias_shifts, moved_biases
 from wdport.recording.calls import cast
 from wdport.recording.cases import SEEDS
 from wdport.recording.code_constants import Ranges, compared_numbers, unreached, unreached_notes, with_numbers
-from wdport.recording.conditioning import Conditioning, float32_errors
+from wdport.recording.conditioning import Conditioning, conditioning, float32_errors
 from wdport.recording.errors import MODEL_ERRORS, Refusal, one_line
 from wdport.recording.fitted_inputs import cases_of, checked_inputs, finite_case, mask_notes, with_ids, with_keys
 from wdport.recording.float64 import lifted
 from wdport.recording.inputs import Input
-from wdport.recording.observation import Observation
+from wdport.recording.observation import Observation, observe
 from wdport.recording.repeatability import FAST, FAST_PADDED, fast_path_error, is_repeatable, padded_error
-from wdport.recording.runs import CaseSweep, module_names
+from wdport.recording.runs import CaseSweep, module_names, sweep
 from wdport.recording.stated_precision import stated_float64
 from wdport.recording.torch_functions import highest_precision
+from wdport.recording.unused_calls import unused_calls
 
 if TYPE_CHECKING:
     import torch
@@ -206,7 +203,7 @@ class Live:
         with translated(), spent_on("running PyTorch"), highest_precision() as precision:
             inputs = self.inputs(case)
             try:
-                observation = recording_observation.observe(
+                observation = observe(
                     self.modules, case, inputs, taps=taps, note=lambda text: self._notes.update({text: None})
                 )
                 # Once, on the first case; of a random reference, nothing else can be said. PyTorch's fused attention
@@ -245,16 +242,16 @@ class Live:
                 if stated_float64(self.modules["float32"], cast(inputs, np.float32)):
                     self._notes["the reference computes in float64, also where the network is in float32"] = None
                 return float32_errors(self.modules, case, inputs, taps)
-            return recording_conditioning.conditioning(self.modules["float64"], case, inputs, taps)
+            return conditioning(self.modules["float64"], case, inputs, taps)
 
     def unused_calls(self, observation: Observation, names: Collection[str]) -> Sequence[str]:
         with translated(), spent_on("running PyTorch"), highest_precision(), lifted():
             inputs, outputs, calls = observation.inputs, observation.outputs, observation.calls
-            return recording_unused_calls.unused_calls(self.modules["float64"], inputs, outputs, calls, names)
+            return unused_calls(self.modules["float64"], inputs, outputs, calls, names)
 
     def sweep(self, names: Collection[str], times: Array) -> Mapping[str, CaseSweep]:
         with translated():
-            return runs.sweep(self.modules, names, times)
+            return sweep(self.modules, names, times)
 
 
 @contextmanager

@@ -37,6 +37,7 @@ def memory_of(tensor: Tensor) -> object:
 
 
 def memories(tensors: Mapping[str, Tensor], names: Collection[str]) -> set[object]:
+    """The memory of these tensors, see :func:`memory_of`; names that are none are left out."""
     return {memory_of(tensors[name]) for name in names if name in tensors}
 
 

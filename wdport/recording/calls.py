@@ -83,7 +83,7 @@ Note = Callable[[str], None]
 
 
 def silent(_: str) -> None:
-    pass
+    """Take a note and drop it."""
 
 
 Outputs = Tuple["Array", ...]

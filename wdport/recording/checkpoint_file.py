@@ -219,5 +219,6 @@ def _unit(values: Tensor) -> float:
 
 
 def digest_of(array: Array) -> str:
+    """The SHA-256 of the values of an array, as float32 or integers, in C order."""
     values = array.astype(np.float32) if array.dtype.kind == "f" else array
     return hashlib.sha256(np.ascontiguousarray(values).tobytes()).hexdigest()

@@ -113,6 +113,7 @@ def _is_nothing(value: object) -> bool:
 
 
 def default_dtype(dtype: Dtype) -> AbstractContextManager[Dtype]:
+    """Inside, this is torch's default dtype; yields it."""
     import torch
 
     return changed_setting(torch.get_default_dtype, torch.set_default_dtype, dtype)

@@ -33,6 +33,7 @@ the output)."""
 
 
 def is_attention(part: Module) -> TypeGuard[MultiheadAttention]:
+    """Whether a module is ``torch.nn.MultiheadAttention``."""
     from torch import nn
 
     return isinstance(part, nn.MultiheadAttention)

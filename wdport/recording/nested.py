@@ -70,6 +70,7 @@ def fill_tensors(value: object, tensors: Iterator[Tensor]) -> object:
 
 
 def nested_arrays(value: object) -> Nested:
+    """Copies of the tensors of a value, in lists as it nests them."""
     if isinstance(value, (list, tuple)):
         return [nested_arrays(item) for item in value if tensors_of(item)]
     arrays = [to_array(tensor) for tensor in tensors_of(value)]
@@ -103,6 +104,7 @@ _COPIES: WeakValueDictionary[tuple[object, ...], Array] = WeakValueDictionary()
 
 
 def as_tensor(value: Any) -> Any:
+    """Arrays as tensors with copies of their values, in lists as they are nested; anything else as it is."""
     import torch
 
     if isinstance(value, np.ndarray):

@@ -98,6 +98,7 @@ def softmax_of_masked(scores: Tensor, dim: int = -1, **_: object) -> Tensor:
 
 @contextmanager
 def changed_setting(read: Callable[[], Any], change: Callable[[Any], object], value: object) -> Iterator[Any]:
+    """Inside, a setting has this value; yields it as it is read back."""
     before = read()
     change(value)
     try:

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 
 
 def find_factory(target: str) -> Factory:
+    """As :func:`find_function`, where torch is installed; otherwise raises :class:`Refusal`."""
     split_target(target)
     try:
         importlib.import_module("torch")

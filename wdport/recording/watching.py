@@ -94,6 +94,7 @@ def inputs_of(
 
 
 def shapes_of(values: Sequence[Nested]) -> list[tuple[int, ...]]:
+    """The shapes of all arrays, in order."""
     return [np.shape(leaf) for leaf in leaves(list(values))]
 
 
