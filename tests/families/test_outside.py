@@ -90,13 +90,20 @@ def test_every_command_knows_it(run: Run, place: Path) -> None:
     assert all(torch.equal(back[name], each) for name, each in stored.items())
 
 
-def test_a_class_that_does_not_take_its_own_configuration_is_noted(run: Run, place: Path, tmp_path: Path) -> None:
+def test_a_class_that_does_not_take_its_own_configuration_fails_the_full_battery(
+    run: Run, place: Path, tmp_path: Path
+) -> None:
     shutil.copytree(place / "site", tmp_path / "site")
     module = tmp_path / "site" / "perceptron" / "port.py"
     module.write_text(module.read_text().replace(" if isinstance(config, Config) else Config.from_dict(config)", ""))
     told, output = ["--set", "activation=tanh"], str(tmp_path / "p.keras")
-    done = run(["convert", "p.pt", *told, "-o", output], ["verify", "p.pt", output, *told], site=tmp_path / "site")
-    assert "keras.saving.load_model does not build the file's model (AttributeError: " in done.stdout, done.stderr
+    code = f"""
+from pathlib import Path
+from wdport.conversion.load import open_converted
+from wdport.parity.file_pair import misread
+print(*misread(open_converted(Path({output!r})), {{}}))"""
+    done = run(["convert", "p.pt", *told, "-o", output], code=code, site=tmp_path / "site")
+    assert "its own library does not load the file (AttributeError: " in done.stdout, done.stderr
 
 
 WRONG = [

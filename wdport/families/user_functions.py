@@ -129,16 +129,11 @@ def _weights_file(path: Path) -> Iterator[Path]:
 def saved_model(path: Path, dtype: str) -> KerasModel:
     """The model that Keras builds from a ``.keras`` file, with ``dtype`` in place of float32; raises what the user's
     code raises. Its weights are those of the file in float32 alone."""
-    if dtype != "float32":
-        return described_model(path, dtype)
     with _policy(dtype):
-        return keras.saving.load_model(path, compile=False)
-
-
-def described_model(path: Path, dtype: str) -> KerasModel:
-    """As :func:`saved_model`, without the weights of the file."""
-    with _policy(dtype), zipfile.ZipFile(path) as archive:
-        return deserialized(_retyped(json.loads(archive.read(CONFIG)), dtype))
+        if dtype == "float32":
+            return keras.saving.load_model(path, compile=False)
+        with zipfile.ZipFile(path) as archive:
+            return deserialized(_retyped(json.loads(archive.read(CONFIG)), dtype))
 
 
 def _retyped(value: Any, dtype: str) -> Any:

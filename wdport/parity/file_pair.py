@@ -27,6 +27,7 @@ from wdport.files.model_files import digest
 from wdport.files.model_target import FOLDER
 from wdport.models.interface import STATED, Array, KerasVariable, Resolved, Stated
 from wdport.parity.verify_options import Pair
+from wdport.recording.errors import MODEL_ERRORS, one_line
 
 
 def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
@@ -62,8 +63,12 @@ def library_variables(converted: Converted) -> tuple[str, Mapping[str, Array]]:
 
 
 def misread(converted: Converted, variables: Mapping[str, Array]) -> list[Finding]:
-    """Findings on variables whose values, as the library reads them, are not bitwise equal to ``variables``."""
-    library, loaded = library_variables(converted)
+    """Findings on variables whose values, as the library reads them, are not bitwise equal to ``variables``; or that it
+    does not read the file."""
+    try:
+        library, loaded = library_variables(converted)
+    except MODEL_ERRORS as error:  # of the constructor of an outside family, for one
+        return [fact(f"its own library does not load the file ({one_line(error)})", converted.path.name, "unequal")]
     wrong = [name for name in variables if name not in loaded or not same_bits(loaded[name], variables[name])]
     return [fact(f"{name} is another array as {library} reads the file", name, "unequal") for name in wrong]
 

@@ -29,7 +29,7 @@ from wdport.compare.probe import Probe, stateless_call, tensors, training_call
 from wdport.compare.programs import TRACING, constants, program_text
 from wdport.conversion.load import Converted
 from wdport.families.roles import KeptByKeras
-from wdport.families.user_functions import described_model, saved_model
+from wdport.families.user_functions import saved_model
 from wdport.models.interface import Array, KerasLayer, KerasModel, KerasVariable
 from wdport.models.keras_inputs import state_inputs, stated_inputs
 from wdport.models.keras_runtime import exact_float64, first_line, layers_by_path, set_variable, variables_by_path
@@ -41,23 +41,9 @@ Inputs = tuple[Array, ...]
 def rebuilt_otherwise(
     converted: Converted, models: Mapping[str, KerasModel], cases: Callable[[], Sequence[Inputs]]
 ) -> Iterator[Finding]:
-    """Findings of :func:`differences` if the user's model is in a ``.keras`` file; on that of a family, whether Keras
-    builds its class from the file at all."""
-    if converted.format != "keras":
-        return
-    if not isinstance(converted.family, KeptByKeras):
-        try:
-            described_model(converted.path, "float32")
-        except Exception as error:  # whatever the constructor of an outside family raises
-            yield _unloadable(converted.path, error)
-    elif converted.by_keras:
+    """Findings of :func:`differences` if the user's model is in a ``.keras`` file."""
+    if converted.format == "keras" and isinstance(converted.family, KeptByKeras) and converted.by_keras:
         yield from differences(converted.path, models, cases())
-
-
-def _unloadable(path: Path, error: Exception) -> Finding:
-    reason = first_line(error).partition(". ")[0]  # Keras's advice follows
-    return notice(f"keras.saving.load_model does not build the file's model ({reason}); load it with "
-                  "wdport.load_model", path.name)  # fmt: skip
 
 
 def differences(path: Path, models: Mapping[str, KerasModel], cases: Sequence[Inputs]) -> Iterator[Finding]:
@@ -70,7 +56,9 @@ def differences(path: Path, models: Mapping[str, KerasModel], cases: Sequence[In
         try:
             loaded = saved_model(path, "float32")
         except Exception as error:  # whatever the user's code raises; a class that is not registered, for one
-            yield _unloadable(path, error)
+            reason = first_line(error).partition(". ")[0]  # Keras's advice follows
+            yield notice(f"keras.saving.load_model does not build the file's model ({reason}); load it with "
+                         "wdport.load_model", path.name)  # fmt: skip
             return
         differing = None
         if missing := len(variables_by_path(model).keys() - _variables(loaded, model).keys()):
