@@ -41,7 +41,7 @@ INTERFACES = {
     "wdport/mapping/kinds/kind.py": {"how"},
     "wdport/parity/recording_file.py": {"made"},
     "wdport/porting/divergence.py": {"wanted"},
-    "wdport/proving/suggest.py": {"found", "wanted"},
+    "wdport/parity/proving/suggest.py": {"found", "wanted"},
     "wdport/recording/conditioning.py": {"made"},
     "wdport/recording/inputs.py": {"alone"},
     "wdport/uses/sampling/api.py": {"known"},

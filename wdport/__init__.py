@@ -19,10 +19,10 @@ if TYPE_CHECKING:
     from wdport.conversion.converted_optimizer import load_optimizer, save_optimizer
     from wdport.conversion.load import load_model
     from wdport.parity.port import Port
+    from wdport.parity.proving.api import write_port
+    from wdport.parity.proving.port import WrittenPort
     from wdport.parity.verdict_api import Verdict
     from wdport.parity.verify import verify, verify_recording
-    from wdport.proving.api import write_port
-    from wdport.proving.port import WrittenPort
     from wdport.uses.evaluation.api import evaluate
     from wdport.uses.evaluation.result import Evaluation
     from wdport.uses.evaluation.sweep import Sweep, sweep
@@ -58,8 +58,8 @@ _LAZY = {
     "Verdict": "wdport.parity.verdict_api",
     "verify": "wdport.parity.verify",
     "verify_recording": "wdport.parity.verify",
-    "write_port": "wdport.proving.api",
-    "WrittenPort": "wdport.proving.port",
+    "write_port": "wdport.parity.proving.api",
+    "WrittenPort": "wdport.parity.proving.port",
 }
 
 __all__ = [

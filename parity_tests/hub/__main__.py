@@ -25,11 +25,11 @@ from parity_tests.hub.pairs import PAIRS, Pair
 from wdport.checkpoint import open_checkpoint
 from wdport.conversion.convert import convert
 from wdport.files.atomic import scratch_folder
+from wdport.parity.proving.proof import random_checkpoint
+from wdport.parity.proving.suggest import Models, suggest
 from wdport.parity.reports.phrases import claim
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair as Files
-from wdport.proving.proof import random_checkpoint
-from wdport.proving.suggest import Models, suggest
 from wdport.uses.exporting.to_torch import to_torch
 
 MODULES = (text, images)

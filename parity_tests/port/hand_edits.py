@@ -20,8 +20,8 @@ import torch
 
 from parity_tests.port.corpus import CORPUS
 from wdport.cli.machine import start_jax_on_cpu
-from wdport.proving.port import WrittenPort, write_port
-from wdport.proving.port_proof import prove_port
+from wdport.parity.proving.port import WrittenPort, write_port
+from wdport.parity.proving.port_proof import prove_port
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,8 @@ from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
 from wdport.models.interface import Array
 from wdport.models.keras_runtime import float64, set_variable, unfilled, variables_by_path
+from wdport.parity.proving.port import WrittenPort, write_port
+from wdport.parity.proving.port_proof import prove_port
 from wdport.parity.reports.phrases import claim
 from wdport.porting.graph import Graph
 from wdport.porting.lowering.comparison import error_of, filled, tensors_of
@@ -54,8 +56,6 @@ from wdport.porting.outline.steps import is_layer
 from wdport.porting.replay import outputs_of, replay
 from wdport.porting.torch_run import SEED, fill
 from wdport.porting.tracing import constructed, trace
-from wdport.proving.port import WrittenPort, write_port
-from wdport.proving.port_proof import prove_port
 from wdport.recording import nested
 from wdport.recording.calls import cast
 from wdport.recording.errors import one_line

@@ -11,7 +11,7 @@ import pytest
 from parity_tests.port import table
 from parity_tests.port.corpus import CORPUS
 from parity_tests.port.table import BOUND, error_of, run_entry, selected, summary_of
-from wdport.proving.port import WrittenPort, write_port
+from wdport.parity.proving.port import WrittenPort, write_port
 
 FAST = ("small_cnn", "small_mlp", "small_graph_sage", "small_dcgan_discriminator", "small_graph_convolution")
 SLOW = tuple(name for name, entry in CORPUS.items() if name not in FAST and not entry.unseen)

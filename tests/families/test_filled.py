@@ -16,7 +16,7 @@ from wdport.conversion.explain import from_plan, routes_of
 from wdport.conversion.load import open_converted, sound_variables
 from wdport.conversion.prepare import Settings, prepare
 from wdport.families.registry import own_model
-from wdport.proving.suggest import Models, suggest
+from wdport.parity.proving.suggest import Models, suggest
 from wdport.uses.exporting.to_torch import to_torch
 
 BIASES = ("conv/bias", "head/bias")

@@ -12,9 +12,9 @@ import torch
 
 import wdport
 from tests.parity.own_models import verify_own
+from wdport.parity.proving.proof import prove
+from wdport.parity.proving.suggest import Models, Suggestion, suggest
 from wdport.parity.verdict import Verdict
-from wdport.proving.proof import prove
-from wdport.proving.suggest import Models, Suggestion, suggest
 from wdport.recording.input_text import read_inputs
 from wdport.recording.record_file import record_file
 

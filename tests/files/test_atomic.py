@@ -307,7 +307,7 @@ WRITERS = {
     "files/npz_file.py": "writes to the name that the writer gives it",
     "recording/recording_writer.py": "copied on its own into the environments of others",
     "files/keras_file.py": "writes to the name that the writer gives it",
-    "proving/proof.py": "writes a table and random weights into a temporary folder",
+    "parity/proving/proof.py": "writes a table and random weights into a temporary folder",
     "uses/training/initial.py": "writes random weights into a temporary folder",
     "conversion/convert.py": "writes the manifest to the name that the writer gives it",
     "uses/sampling/parts.py": "writes into the file that the writer opens",

@@ -18,12 +18,12 @@ from tests.bad.ground import ground
 from tests.families.toys import edges
 from wdport.compare import measure
 from wdport.compare.case_runs import CaseRuns
+from wdport.parity.proving.proof import prove
+from wdport.parity.proving.suggest import Models, suggest
 from wdport.parity.selftest import inject
 from wdport.parity.selftest.inject import run_training_faults
 from wdport.parity.selftest.run import canary_gate, run_quick, run_selftest
 from wdport.parity.selftest.specimen import Specimen
-from wdport.proving.proof import prove
-from wdport.proving.suggest import Models, suggest
 from wdport.uses.waveletdiff.canary import CANARY, NORM_EPSILON, TF32
 from wdport.uses.waveletdiff.family import FAMILY
 

@@ -16,11 +16,11 @@ import wdport
 from wdport.base.errors import MisfitError, UsageError
 from wdport.models.interface import Signature
 from wdport.parity.model_pair import longest_inputs
+from wdport.parity.proving.suggest import Models, suggest
 from wdport.parity.run_gates import EVERYTHING, Setup
 from wdport.parity.verdict import Verdict
 from wdport.parity.verify import compare_files
 from wdport.parity.verify_options import Pair
-from wdport.proving.suggest import Models, suggest
 from wdport.recording.calls import MOST_CALLS
 from wdport.recording.cases import CASES, EXTREMES, UNUSUAL, Case, battery
 from wdport.recording.fitted_inputs import cases_of, checked_inputs, finite_case, with_ids

@@ -17,11 +17,11 @@ import transformers
 from torch import nn
 from torch.nn import functional as F
 
+from wdport.parity.proving.port import write_port
+from wdport.parity.proving.port_proof import prove_port
 from wdport.porting.library_inputs import library_inputs
 from wdport.porting.lowering import helpers
 from wdport.porting.source.pruned import pruned_source
-from wdport.proving.port import write_port
-from wdport.proving.port_proof import prove_port
 
 
 class Head(nn.Module):

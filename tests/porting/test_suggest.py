@@ -19,11 +19,11 @@ from tests.command import Cli, Refused
 from tests.parity.test_reports import passing
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
+from wdport.parity.proving.proof import slow_proof
+from wdport.parity.proving.suggest import Models, Suggestion
 from wdport.porting.candidate_rows import axes_between, table_of_rows, tensor_rules
 from wdport.porting.fingerprints import Print, Prints
 from wdport.porting.writing import Doubt, fold, fold_doubts, sections, table_text
-from wdport.proving.proof import slow_proof
-from wdport.proving.suggest import Models, Suggestion
 
 
 @given(st.integers(0, 2**32 - 1), st.permutations(range(3)))

@@ -22,12 +22,12 @@ from wdport.mapping.kinds.activations import ROW_NAMES
 from wdport.mapping.kinds.kind import Kind
 from wdport.mapping.schema import Axes, Rows, TableForm
 from wdport.parity.policy.policy import WAIVABLE, BaselineForm, PolicyForm
+from wdport.parity.proving.port_document import PortDocument
+from wdport.parity.proving.suggest import SuggestionDocument
 from wdport.parity.recording_file import RecordingForm
 from wdport.parity.selftest.result import SelftestDocument
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.outline.result import OutlineDocument
-from wdport.proving.port_document import PortDocument
-from wdport.proving.suggest import SuggestionDocument
 from wdport.uses.cli.results import CodedDocument, ExportDocument, GeneratedDocument, SamplesDocument, TrainingDocument
 from wdport.uses.custom_sampled import DiffusionForm, FlowForm, NoiseLevelsForm
 from wdport.uses.data.statistics import StatisticsForm

@@ -22,6 +22,7 @@ MOVED: Final = {
     "wdport.model": "wdport.models.interface",
     "wdport.recorder": "wdport.recording.input_text",
     "wdport.port": "wdport.parity.port",
+    "wdport.proving": "wdport.parity.proving",
     "wdport.devices": "wdport.uses.devices",
     **{f"wdport.{name}": f"wdport.uses.{name}" for name in _ROOMS},
     **{f"wdport.families.{name}": f"wdport.uses.{name}" for name in _FAMILIES},

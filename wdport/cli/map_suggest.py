@@ -26,7 +26,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.outputs import writable
 
 if TYPE_CHECKING:
-    from wdport.proving.suggest import Suggestion
+    from wdport.parity.proving.suggest import Suggestion
 
 
 PAUSE = 0.3
@@ -80,12 +80,12 @@ def command(request: SuggestRequest) -> int:
     if request.watch:
         return _watch(model)
     start_jax_on_cpu()
-    from wdport.proving.proof import prove
-    from wdport.proving.suggest import Models, loads_itself, suggest, suggestion_document
+    from wdport.parity.proving.proof import prove
+    from wdport.parity.proving.suggest import Models, loads_itself, suggest, suggestion_document
 
     models = Models(reference or "", model, request.inputs, read_arguments(config), checkpoint)
     if not reference:
-        from wdport.proving.by_names import suggest_by_names
+        from wdport.parity.proving.by_names import suggest_by_names
 
         guessed = suggest_by_names(models)
         if target is not None:

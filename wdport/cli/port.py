@@ -21,7 +21,7 @@ from wdport.files.inputs import InputFiles
 from wdport.files.outputs import require_parent, writable
 
 if TYPE_CHECKING:
-    from wdport.proving.port import WrittenPort
+    from wdport.parity.proving.port import WrittenPort
 
 UNEQUAL = 1
 """Exit code if something that is written does not compute what PyTorch computes."""
@@ -86,9 +86,9 @@ def command(request: PortRequest) -> int:
         raise InputError(request.checkpoint, "no such file", "check the path")
     with steps() as say, redirect_stdout(sys.stderr):
         start_jax_on_cpu()
-        from wdport.proving.port import write_port
-        from wdport.proving.port_document import port_document
-        from wdport.proving.port_proof import prove_port
+        from wdport.parity.proving.port import write_port
+        from wdport.parity.proving.port_document import port_document
+        from wdport.parity.proving.port_proof import prove_port
 
         tell = say or (lambda _: None)
         arguments = read_arguments(request.config)

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from wdport.compare.activities import Say
 from wdport.files.atomic import scratch_folder, write_text
 from wdport.files.outputs import writable
-from wdport.proving.port import WrittenPort
-from wdport.proving.proof import prove, verify_table
+from wdport.parity.proving.port import WrittenPort
+from wdport.parity.proving.proof import prove, verify_table
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict

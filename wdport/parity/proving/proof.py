@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from wdport.base.errors import WdportError
 from wdport.compare.activities import Say
 from wdport.files.atomic import scratch_folder
+from wdport.parity.proving.suggest import Models, Suggestion, loads_itself
 from wdport.porting.torch_run import SEED, build_as_stored, fill
-from wdport.proving.suggest import Models, Suggestion, loads_itself
 
 if TYPE_CHECKING:
     from wdport.parity.verdict import Verdict

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from wdport.base.shared_types import Count, about
+from wdport.parity.proving.port import WrittenPort
 from wdport.parity.verdict import VerdictDocument
-from wdport.proving.port import WrittenPort
 
 
 @dataclass(frozen=True)

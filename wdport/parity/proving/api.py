@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from wdport.base.errors import UsageError
 
 if TYPE_CHECKING:
-    from wdport.proving.port import WrittenPort
+    from wdport.parity.proving.port import WrittenPort
 
 
 def write_port(
@@ -43,8 +43,8 @@ def write_port(
     Raises:
         WdportError: the model cannot be built or run.
     """
-    from wdport.proving import port as porting
-    from wdport.proving.port_proof import prove_port
+    from wdport.parity.proving import port as porting
+    from wdport.parity.proving.port_proof import prove_port
 
     port = porting.write_port(_name_of(target), inputs, name, arguments, checkpoint)
     if proof and port.written and not port.missing:
