@@ -24,7 +24,7 @@ def endless(*arguments):
     for _ in range(3000):
         time.sleep(0.01)  # in steps: a signal between Python's last look and the system call would wait for the end
 
-file.SafetensorsWriter.write = endless
+file.SafetensorsWriter.write_at = endless
 from wdport.cli.main import run
 run()
 """

@@ -142,16 +142,20 @@ def test_one_storage_is_told_from_equal_values(tmp_path: Path) -> None:
     assert "equal bit for bit" in found.text
 
 
-def test_pieces_say_what_the_whole_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_pieces_say_what_the_whole_does(tmp_path: Path, dtype: str) -> None:
     state = changed("fc0.weight", lambda x: x[3, 3].fill_(7e4)) | {"bn0.running_var": -torch.ones(16)}
-    torch.save(state, tmp_path / "ck.pt")
+    state |= {"fc1.weight": torch.zeros(16, 8)}
+    torch.save({name: tensor.to(getattr(torch, dtype)) for name, tensor in state.items()}, tmp_path / "ck.pt")
     plan = plan_of(state)
     with open_checkpoint(tmp_path / "ck.pt") as opened:
         lint = ValueLint(plan, "float16")
-        for name, tensor in state.items():
-            for piece in np.array_split(tensor.numpy().ravel(), 3):
-                lint.add(name, piece)
-        assert lint.findings(opened) == find_unusual_values(plan, opened, "float16")
+        for name in reversed(state):  # in whatever order they come, findings are in that of the plan
+            for piece in np.array_split(opened.read_stored(name).ravel(), 3):
+                lint.add(name, piece, dtype)
+        found = lint.findings(opened)
+        assert found == find_unusual_values(plan, opened, "float16")
+    assert {"overflow", "negative variance", "all zero"} <= {finding.kind for finding in found}
 
 
 def test_at_most_so_many_are_printed() -> None:

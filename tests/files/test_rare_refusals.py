@@ -8,6 +8,7 @@ import shutil
 import sys
 import zipfile
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,6 +16,7 @@ from unittest.mock import MagicMock, Mock
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 
 import wdport
 from tests.bad.damage import resealed
@@ -28,11 +30,11 @@ from wdport.files import manifest_seal as manifests
 from wdport.files import model_files, npz_file
 from wdport.files.atomic import whole_folder
 from wdport.files.inputs import InputFiles
-from wdport.files.model_files import Hashes, read_variables, write_by_keras, write_model
+from wdport.files.model_files import read_variables, write_by_keras, write_model
 from wdport.files.model_target import Target, choose_target
 from wdport.files.orbax_folder import read_orbax
 from wdport.files.outputs import OutputPath, writable
-from wdport.files.safetensors_writer import PlannedTensor
+from wdport.files.safetensors_writer import PlannedTensor, SafetensorsWriter
 
 VARIABLES = {"a": (2,), "b": (3,)}
 ARRAYS = {"a": np.ones(2, np.float32), "b": np.zeros(3, np.float32)}
@@ -84,7 +86,7 @@ def test_variables_that_a_model_has_beside_those_of_the_file(converted: Path, mo
 
 def test_other_names_than_the_model_has(tmp_path: Path) -> None:
     path = tmp_path / "a.safetensors"
-    _write(path, "safetensors", ARRAYS)
+    save_file(ARRAYS, path)
     assert dict(read_variables(path, VARIABLES)).keys() == {"a", "b"}
     with pytest.raises(InputError, match=r"b: is not a variable of the model"):
         list(read_variables(path, {"a": (2,)}))
@@ -92,20 +94,15 @@ def test_other_names_than_the_model_has(tmp_path: Path) -> None:
         list(read_variables(path, {**VARIABLES, "c": (1,)}))
 
 
-def _write(path: Path, form: str, arrays: dict[str, Any], manifest: Any = None) -> None:
-    write_model(path, Target(OutputPath(path), form), VARIABLES, arrays.items(), manifest or (lambda _: "{}"), {})
-
-
 def test_faults_of_ours_are_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = tmp_path / "a.safetensors"
+    path, variables, arrays = tmp_path / "a.weights.h5", {"x/a": (2,), "x/b": (3,)}, [("x/a", ARRAYS["a"])]
     with pytest.raises(InternalError, match="not every variable was written"):
-        _write(path, "safetensors", {"a": ARRAYS["a"]})
-
-    def longer(hashes: Hashes | None) -> str:
-        return "{}" if hashes is None else "x" * 99
-
-    with pytest.raises(InternalError, match="the manifest is longer than its placeholder"):
-        _write(path, "safetensors", ARRAYS, longer)
+        write_model(path, Target(OutputPath(path), "weights.h5"), variables, arrays, lambda _: "{}", {})
+    with (
+        closing(SafetensorsWriter(tmp_path / "a.safetensors", VARIABLES, "{}")) as writer,
+        pytest.raises(InternalError, match="the manifest is longer than its placeholder"),
+    ):
+        writer.finish("x" * 99)
     other = {**ARRAYS, "b": ARRAYS["b"] + 1}
     monkeypatch.setattr(model_files, "read_metadata", lambda _: model_files.ModelMetadata(None, None))
     monkeypatch.setattr("wdport.files.keras_file.add_manifest", lambda *_: None)

@@ -1,7 +1,6 @@
 """Convert a checkpoint to a Keras model file and its manifest: read, plan, apply, write.
 
-Arrays are processed one at a time, so peak memory is about one tensor, or in pieces (:mod:`wdport.conversion.stream`);
-keras, jax and torch are not imported.
+Tensors are processed in pieces (:mod:`wdport.conversion.stream`); keras, jax and torch are not imported.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from wdport.conversion.optimizer_file import (
     weights_digest,
 )
 from wdport.conversion.prepare import Prepared, Settings, prepare
-from wdport.conversion.stream import VariableStream
+from wdport.conversion.stream import Progress, VariableStream
 from wdport.conversion.stream_writer import Storage, write_streamed
 from wdport.conversion.units import read_units
-from wdport.conversion.values import Progress, ValueFinding, ValueLint, converted_arrays
+from wdport.conversion.values import ValueFinding, ValueLint
 from wdport.families.roles import Documented, Guessing, KeptByKeras
 from wdport.files.atomic import replacing, whole_folder
 from wdport.files.inputs import InputFiles
@@ -268,13 +267,11 @@ def convert(
         require_apart([("-o", target.path), ("-o", target.manifest.path)], prepared.checkpoint.files)
         lint = ValueLint(prepared.plan, dtype)
         with request.written(prepared, optimizer_file) as (moved, set_weights):
+            stream = VariableStream(prepared, storage.dtypes(prepared), max_memory, allow_nonfinite, cast, lint.add)
             if streams:
-                dtypes = storage.dtypes(prepared)
-                stream = VariableStream(prepared, dtypes, max_memory, allow_nonfinite, cast, lint.add)
                 write = partial(write_streamed, stream, target, storage, progress, with_optimizer)
             else:
-                arrays = converted_arrays(prepared, allow_nonfinite, cast, progress, lint.add)
-                write = partial(write_arrays, prepared, target, arrays)
+                write = partial(write_arrays, prepared, target, stream.arrays(progress))
             manifest, hashes = write_converted(target, write)
             set_weights(hashes)
         odd = lint.findings(prepared.checkpoint)

@@ -1,5 +1,5 @@
 """Carry out a plan in bounded memory, in threads of a pipeline: yield the stored bytes of every variable, in the
-order of the files.
+order of the files, or whole arrays of them.
 
 numpy, hashlib and the system's reads and writes release the GIL, so the stages run in parallel. A stage is at most one
 item ahead of the next one, and the number of buffers is fixed, which bounds the memory.
@@ -13,23 +13,22 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from queue import Empty, Queue
 from threading import Event
 from typing import Any, Final, TypeVar
 
-import ml_dtypes
 import numpy as np
 
-from wdport.base.errors import InputError, MisfitError
+from wdport.base.errors import MisfitError
 from wdport.checkpoint.source import decode, strided
 from wdport.checkpoint.tensor import ITEMSIZE, NUMPY
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import FLOATS, Cast, is_nonfinite
 from wdport.conversion.steps import Budget, BufferStep, Range, SizedMove, aligned, all_steps, slowest
-from wdport.conversion.values import See, require_equal_ties
+from wdport.conversion.values import See, require_equal_ties, require_finite
 from wdport.files.safetensors_writer import PlannedTensor
 from wdport.mapping.axes import Shape
 from wdport.mapping.moves import Move
@@ -115,27 +114,31 @@ class _Read:
     arrays: list[Array]
 
 
+Progress = Callable[[int, int], None]
+"""Called with the processed bytes of the checkpoint's tensors, and with all of them."""
+
+
 @dataclass
 class VariableStream:
-    """The variables of a planned conversion as pieces. ``dtypes`` are their stored dtypes.
+    """The variables of a planned conversion as pieces. ``dtypes`` are their stored dtypes, float32 if there are none.
 
     Raises ``UsageError`` if ``memory``, in bytes, is too small, and ``MisfitError`` for tensors that are not
     floating point; see :meth:`pieces` for the other errors.
     """
 
     prepared: Prepared
-    dtypes: Mapping[str, str]
+    dtypes: Mapping[str, str] = field(default_factory=dict)
     memory: int | None = None
     allow_nonfinite: bool = False
     cast: bool = False
-    see: See = lambda name, array: None
-    """Called with every stored tensor, or piece of one; for bfloat16 only with vectors, since examining all values
-    would take longer than reading them."""
+    see: See = lambda name, array, dtype: None
+    """Called with every stored tensor, or piece of one."""
     read: Callable[[], None] = lambda: None
     """Called after each read into a buffer, before the buffer is reused."""
 
     def __post_init__(self) -> None:
         checkpoint, plan = self.prepared.checkpoint, self.prepared.plan
+        self.dtypes = self.dtypes or dict.fromkeys(self.prepared.variables, "float32")
         # In the order of the file, so that reads are sequential and its hash needs no second read.
         moves = sorted(plan.moves, key=lambda move: min(map(checkpoint.place, move.sources)))
         for name in (name for move in moves for name in move.sources):
@@ -171,6 +174,23 @@ class VariableStream:
         yield from prefetch(self._change(prefetch(self._read(), self._stop)), self._stop)
         yield from self._constants()
         self.prepared.checkpoint.require_unchanged()
+
+    def arrays(self, progress: Progress | None = None) -> Generator[tuple[str, Array]]:
+        """Yield the path and the values of every variable, owned, in the order of :attr:`entries`; raises as
+        :meth:`pieces` does."""
+        entries, array = {entry.name: entry for entry in self.entries}, np.empty(0)
+        with closing(self.pieces()) as pieces:
+            for piece in pieces:
+                entry, end = entries[piece.name], piece.start + len(piece.data)
+                if not piece.start:
+                    array = np.empty(entry.shape, NUMPY[entry.dtype])
+                array.reshape(-1).view(np.uint8)[piece.start : end] = piece.data
+                if piece.release is not None:
+                    piece.release()
+                if end == entry.nbytes:
+                    yield entry.name, array
+                if progress:
+                    progress(piece.done, self.total)
 
     def _constants(self) -> Iterator[Piece]:
         """The variables that no tensor fills."""
@@ -301,13 +321,9 @@ class VariableStream:
         if read.step.again:
             return
         for name, array in zip(read.step.move.sources, read.arrays, strict=True):
-            if self._dtype(name) != "bfloat16":
-                self.see(name, array)
-            elif len(self.prepared.checkpoint.tensors[name].shape) < 2:
-                self.see(name, array.view(ml_dtypes.bfloat16).astype(np.float32))
-            if not self.allow_nonfinite and is_nonfinite(array, self._dtype(name)):
-                fix = "use an undamaged checkpoint, or `--allow-nonfinite`"
-                raise InputError((self.prepared.checkpoint.path, name), "has NaN or infinite values", fix)
+            dtype = self._dtype(name)
+            self.see(name, array, dtype)
+            require_finite(self.prepared, name, self.allow_nonfinite or not is_nonfinite(array, dtype))
 
     def _require_lossless(self, step: BufferStep, casts: list[Cast]) -> None:
         """Raise ``MisfitError`` if the change of dtype lost values."""

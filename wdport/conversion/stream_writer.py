@@ -26,8 +26,7 @@ from wdport.conversion.manifest import make_manifest
 from wdport.conversion.manifest_schema import Manifest, OutputEntry
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import STORED
-from wdport.conversion.stream import VariableStream
-from wdport.conversion.values import Progress
+from wdport.conversion.stream import Progress, VariableStream
 from wdport.files import npz_file
 from wdport.files.inputs import sha256_at
 from wdport.files.json_document import OutputFile
@@ -151,8 +150,7 @@ class Storage:
             raise UsageError("--max-memory", what, "write a folder of safetensors shards")
         if target.format != FOLDER and self.max_shard_size is not None:
             raise UsageError("--max-shard-size", "requires a folder", "end the name that `-o` gives in /")
-        # These formats have only a writer in pieces, whatever the settings are.
-        return target.format in (FOLDER, ORBAX, "npz") or any(asked.values())
+        return target.format not in KERAS
 
     def dtypes(self, prepared: Prepared) -> Mapping[str, str]:
         """Return the dtype of every variable: a table that is checked against its formula stays float32, since 16 bits

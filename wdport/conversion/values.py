@@ -1,4 +1,4 @@
-"""Carry out a plan, one tensor at a time, and find unusual values on the way; findings as data.
+"""Find unusual values of the tensors that a plan moves, as data; and read or convert single tensors, whole.
 
 Findings do not refuse a file: unusual values may be right, and values that cannot be right are refused when they are
 read. Arrays arrive whole or in pieces, each once; of a large one only the least and greatest value are kept.
@@ -17,8 +17,9 @@ import numpy as np
 from wdport.base.errors import InputError, MisfitError
 from wdport.base.shared_types import Count, about
 from wdport.checkpoint import Checkpoint
+from wdport.checkpoint.source import decode
 from wdport.conversion.prepare import Prepared
-from wdport.conversion.rounding import rounded_values
+from wdport.conversion.rounding import FLOATS, rounded_values
 from wdport.mapping.moves import Move, Plan, Read
 from wdport.models.interface import Array
 
@@ -41,8 +42,8 @@ def _warning(kind: str, name: str, count: int, total: int, what: str) -> ValueFi
     return ValueFinding(kind, "warning", (name,), count, total, f"{name}: {count} of {total} values {what}")
 
 
-See = Callable[[str, Array], None]
-"""Receives a stored tensor of the checkpoint, or its next piece."""
+See = Callable[[str, Array, str], None]
+"""Receives the name of a stored tensor of the checkpoint, the tensor or its next piece, and its dtype."""
 
 LARGEST: Final = {"float32": 3.4028234663852886e38, "bfloat16": 3.3895313892515355e38, "float16": 65504.0}
 """The largest number, by dtype of the port."""
@@ -105,9 +106,9 @@ class ValueLint:
         self._small = {name for norm in self._norms for name in norm.tensors.values()}
         self._stats: dict[str, _Statistics] = {}
 
-    def add(self, name: str, array: Array) -> None:
-        """Process a tensor, or its next piece."""
-        if array.dtype.kind != "f" or not array.size:
+    def add(self, name: str, array: Array, dtype: str) -> None:
+        """Process a tensor as it is stored in ``dtype``, bfloat16 as its bits, or its next piece."""
+        if dtype not in FLOATS or not array.size:
             return
         stats = self._stats.setdefault(name, _Statistics())
         flat = array.reshape(-1)
@@ -115,10 +116,10 @@ class ValueLint:
         stats.first = stats.first or flat[:64].tobytes()
         stats.size += flat.size
         for offset in range(0, flat.size, _BLOCK):  # so small that the second look finds it in the processor's cache
-            block = flat[offset : offset + _BLOCK]
+            block = decode(flat[offset : offset + _BLOCK], dtype)
             self._update(stats, block.astype(np.float32) if block.itemsize < 4 else block)  # numpy's float16 is slow
         if name in self._small:
-            stats.arrays.append(array.astype(np.float64))
+            stats.arrays.append(decode(array, dtype).astype(np.float64))
 
     def _update(self, stats: _Statistics, block: Array) -> None:
         # min and max of a block with NaN are NaN, so two reductions also find non-finite values.
@@ -144,7 +145,7 @@ class ValueLint:
 
     def _numbers(self) -> Iterator[ValueFinding]:
         """Find values that the dtype of the port cannot hold."""
-        for name, stats in self._stats.items():
+        for name, stats in self._in_order():
             if stats.nonfinite:
                 yield _warning("nonfinite", name, stats.nonfinite, stats.size, "are NaN or infinite")
             peak = max(abs(stats.low), abs(stats.high)) if stats.size > stats.nonfinite else 0.0
@@ -156,6 +157,11 @@ class ValueLint:
             if stats.lost >= LOST * stats.size:
                 what = f"are not zero and become zero in {self._dtype}"
                 yield _warning("underflow", name, stats.lost, stats.size, what)
+
+    def _in_order(self) -> Iterator[tuple[str, _Statistics]]:
+        """The tensors in the order of the plan; they may have come in that of the file."""
+        names = dict.fromkeys(name for move in self._plan.moves for name in move.sources)
+        return ((name, self._stats[name]) for name in names if name in self._stats)
 
     def _variances(self) -> Iterator[ValueFinding]:
         for name in (norm.tensors["variance"] for norm in self._norms if "variance" in norm.tensors):
@@ -270,37 +276,8 @@ def find_unusual_values(plan: Plan, checkpoint: Checkpoint, dtype: str = "float3
     """Return all findings on the tensors that a plan moves, read one after another."""
     lint = ValueLint(plan, dtype)
     for name in dict.fromkeys(name for move in plan.moves for name in move.sources):
-        lint.add(name, checkpoint.read(name))
+        lint.add(name, checkpoint.read_stored(name), checkpoint.tensors[name].dtype)
     return lint.findings(checkpoint)
-
-
-Progress = Callable[[int, int], None]
-
-
-def converted_arrays(
-    prepared: Prepared,
-    allow_nonfinite: bool = False,
-    cast: bool = False,
-    progress: Progress | None = None,
-    see: See | None = None,
-) -> Iterator[tuple[str, Array]]:
-    """Yield (variable path, float32 array) in the order of the plan; ``see`` is called with every stored tensor.
-
-    Raises ``InputError`` for a NaN or infinity and ``MisfitError`` for a float64 value that float32 cannot hold, unless
-    these are allowed; and ``InputError`` if the file was changed meanwhile.
-    """
-    plan, tensors = prepared.plan, prepared.checkpoint.tensors
-    # Before the first array: the tied tensor fills nothing, so nobody would notice another value of it later.
-    require_equal_ties(prepared)
-    total, done = sum(tensors[name].nbytes for move in plan.moves for name in move.sources), 0
-    for move in plan.moves:
-        yield from zip(move.targets, moved_arrays(prepared, move, allow_nonfinite, cast, see), strict=True)
-        done += sum(tensors[name].nbytes for name in move.sources)
-        if progress:
-            progress(done, total)
-    yield from ((fill.target, np.array(fill.array)) for fill in plan.fills)
-    # Also at the end: every read checks the open file, and this one the file that the path now names.
-    prepared.checkpoint.require_unchanged()
 
 
 def require_equal_ties(prepared: Prepared) -> None:
@@ -310,40 +287,37 @@ def require_equal_ties(prepared: Prepared) -> None:
         raise MisfitError(prepared.checkpoint.path, faults[0], fix, faults)
 
 
-def moved_arrays(
-    prepared: Prepared, move: Move, allow_nonfinite: bool = False, cast: bool = False, see: See | None = None
-) -> list[Array]:
-    """Return the float32 variables that one move computes from the checkpoint's tensors.
+def moved_arrays(prepared: Prepared, move: Move) -> list[Array]:
+    """Return the float32 variables that one move computes from whole tensors, without the stream's buffers, so that
+    what it wrote can be compared with them; raises as :func:`source_array` does.
 
     Arithmetic uses the stored values, so that it is rounded once.
     """
-    sources = [source_array(prepared, name, allow_nonfinite, cast, see) for name in move.sources]
+    sources = [source_array(prepared, name) for name in move.sources]
     if not move.exact:
         # Read again in the stored dtype: float64 values that are rounded to float32 first would be rounded twice.
         sources = [prepared.checkpoint.read(name) for name in move.sources]
     return move.apply(sources)
 
 
-def source_array(
-    prepared: Prepared, name: str, allow_nonfinite: bool = False, cast: bool = False, see: See | None = None
-) -> Array:
-    """Return one tensor of the checkpoint as float32; a table that 16-bit storage has ruined is recomputed."""
+def source_array(prepared: Prepared, name: str) -> Array:
+    """Return one tensor of the checkpoint as float32; a table that 16-bit storage has ruined is recomputed.
+
+    Raises ``InputError`` for a NaN or infinity.
+    """
     if name in prepared.recomputed:
         return prepared.constants[prepared.plan.checks[name]].values.astype(np.float32)
-    where = (prepared.checkpoint.path, name)
     stored = prepared.checkpoint.read(name)
-    if stored.dtype.kind != "f":
-        raise MisfitError(where, f"is {stored.dtype.name}, not floating point", "check the table's row for it")
-    if not allow_nonfinite and not np.isfinite(stored).all():
-        raise InputError(where, "has NaN or infinite values", "use an undamaged checkpoint, or `--allow-nonfinite`")
-    if see is not None:
-        see(name, stored)
-    # A float64 value that overflows becomes infinite, and is refused below because it differs.
+    require_finite(prepared, name, bool(np.isfinite(stored).all()))
     with np.errstate(over="ignore"):
-        array = stored.astype(np.float32, copy=False)
-    if stored.dtype == np.float64 and not cast and not np.array_equal(array, stored, equal_nan=True):
-        raise MisfitError(where, "has float64 values that float32 cannot hold", "accept the rounding with `--cast`")
-    return array
+        return stored.astype(np.float32, copy=False)
+
+
+def require_finite(prepared: Prepared, name: str, finite: bool) -> None:
+    """Raise ``InputError`` unless a tensor is finite."""
+    if not finite:
+        fix = "use an undamaged checkpoint, or `--allow-nonfinite`"
+        raise InputError((prepared.checkpoint.path, name), "has NaN or infinite values", fix)
 
 
 def source_tensors(prepared: Prepared, rounded: Mapping[str, str], path: Path) -> dict[str, Array]:
@@ -367,4 +341,4 @@ def source_tensors(prepared: Prepared, rounded: Mapping[str, str], path: Path) -
 def _tensor(prepared: Prepared, name: str) -> Array:
     if name in prepared.plan.drops or (name in prepared.plan.checks and name not in prepared.recomputed):
         return prepared.checkpoint.read(name)
-    return source_array(prepared, name, cast=True)
+    return source_array(prepared, name)

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -28,11 +27,8 @@ from wdport.files.manifest_seal import CONVERT_AGAIN, MANIFEST, file_sha256
 from wdport.files.model_target import Target
 from wdport.files.npz_file import manifest_in, open_npz, values_of
 from wdport.files.orbax_folder import ITEM, read_orbax, require_orbax
-from wdport.files.safetensors_writer import METADATA, PlannedTensor, SafetensorsWriter
+from wdport.files.safetensors_writer import METADATA, PlannedTensor
 from wdport.models.interface import Array
-
-if TYPE_CHECKING:
-    from wdport.files.keras_file import ArchiveWriter, WeightsWriter
 
 Shape = tuple[int, ...]
 
@@ -83,20 +79,24 @@ def write_model(
     document: Mapping[str, object],
     assets: Mapping[str, bytes] | None = None,
 ) -> Written:
-    """Write all ``arrays`` (float32, one per entry of ``variables``) to ``file``, re-read them and compare.
+    """Write all ``arrays`` (float32, one per entry of ``variables``) to ``file`` as Keras does, re-read and compare.
 
     ``target`` is the final file, see :func:`wdport.files.atomic.replacing`; ``document`` is Keras's
     ``config.json`` and ``assets`` are other files, by name, for an archive.
     """
     config_json = json.dumps(document)
     digests = {}
-    with closing(_open(file, target.format, variables, manifest(None), config_json, assets or {})) as writer:
+    from wdport.files.keras_file import ArchiveWriter, WeightsWriter
+
+    archive = target.format == "keras"
+    opened = ArchiveWriter(file, variables, config_json, assets) if archive else WeightsWriter(file, variables)
+    with closing(opened) as writer:
         for name, array in arrays:
             writer.write(name, array)
             digests[name] = digest(array)
         if set(digests) != set(variables):
             raise InternalError(target.path, "not every variable was written", "report this")
-        hashes = Hashes(digests, _sha256(config_json.encode()) if target.format == "keras" else None)
+        hashes = Hashes(digests, _sha256(config_json.encode()) if archive else None)
         writer.finish(manifest(hashes))
     # Read by the strict reader, not by the library that wrote the file.
     for name, array in read_variables(file, variables):
@@ -217,16 +217,6 @@ def _small(path: Path) -> bytes:
         if source.size > MAX_MANIFEST_BYTES:
             raise Fault(f"has a manifest of more than {MAX_MANIFEST_BYTES >> 20} MB", CONVERT_AGAIN)
         return source.read(0, source.size)
-
-
-def _open(
-    file: Path, kind: str, variables: Mapping[str, Shape], room: str, config_json: str, assets: Mapping[str, bytes]
-) -> SafetensorsWriter | ArchiveWriter | WeightsWriter:
-    if kind == "safetensors":
-        return SafetensorsWriter(file, variables, room)
-    from wdport.files.keras_file import ArchiveWriter, WeightsWriter
-
-    return ArchiveWriter(file, variables, config_json, assets) if kind == "keras" else WeightsWriter(file, variables)
 
 
 def _sha256(data: bytes) -> str:

@@ -121,7 +121,7 @@ def unequal_variables(
     these dtypes."""
     wrong = []
     for move in prepared.plan.moves:
-        pairs = zip(move.targets, moved_arrays(prepared, move, cast=True), strict=True)
+        pairs = zip(move.targets, moved_arrays(prepared, move), strict=True)
         expected = ((name, rounded_values(array, rounded.get(name, "float32"))) for name, array in pairs)
         wrong += [name for name, array in expected if not same_bits(array, weights.variables[name])]
     return [*(unequal(name) for name in wrong), *unequal_fills(prepared.plan, weights)]

@@ -11,7 +11,7 @@ from wdport.base.options import PathText
 from wdport.compare.activities import Say
 from wdport.conversion.convert import Conversion, convert
 from wdport.conversion.prepare import Settings, prepare
-from wdport.conversion.values import converted_arrays
+from wdport.conversion.stream import VariableStream
 from wdport.families.registry import own_model, remember
 from wdport.families.roles import Family
 from wdport.files.atomic import scratch_folder
@@ -116,9 +116,8 @@ class Port:
             from wdport.models.keras_runtime import set_variable, variables_by_path  # brings in jax
 
             variables = variables_by_path(model)
-            for name, array in converted_arrays(prepared, allow_nonfinite, cast):
-                # A copy: on a CPU a variable may share the array's memory, which belongs to the open checkpoint.
-                set_variable(variables[name], array.copy())
+            for name, array in VariableStream(prepared, allow_nonfinite=allow_nonfinite, cast=cast).arrays():
+                set_variable(variables[name], array)
             remember(model, family, prepared.config)
         return model
 

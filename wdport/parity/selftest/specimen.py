@@ -26,7 +26,7 @@ from wdport.compare.reference import Live
 from wdport.compare.taps import align
 from wdport.conversion.convert import write_arrays, write_converted
 from wdport.conversion.prepare import Settings, prepare
-from wdport.conversion.values import converted_arrays
+from wdport.conversion.stream import VariableStream
 from wdport.families.faults import FaultSet, Mutant
 from wdport.families.roles import Family
 from wdport.files.atomic import scratch_folder
@@ -111,7 +111,7 @@ class Specimen:
         self.settings = Settings(known=asdict(config))
         with prepare(self.checkpoint, self.settings) as prepared:
             self.plan, self.table = prepared.plan, prepared.table
-            self.arrays = dict(converted_arrays(prepared))
+            self.arrays = dict(VariableStream(prepared).arrays())
             self.live = family_reference(prepared, self.tensors)
         self.converted = self._written("correct", self.arrays)
         self._models: dict[str, KerasModel] = {}

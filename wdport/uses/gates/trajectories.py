@@ -170,7 +170,7 @@ class TrajectoryPort:
 def file_process(family: Sampled, prepared: Prepared) -> Process:
     """The noise process that a checkpoint was trained to reverse, from its tables, recomputed if stored in 16 bits."""
     sources = {constant: source for source, constant in prepared.plan.checks.items()}
-    return family.process(prepared.config, lambda name: source_array(prepared, sources[name], cast=True))
+    return family.process(prepared.config, lambda name: source_array(prepared, sources[name]))
 
 
 def trajectory_reference(family: Sampled, prepared: Prepared, comparison: Comparison) -> TrajectoryReference:
