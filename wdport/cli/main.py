@@ -8,7 +8,7 @@ import signal
 import sys
 
 from wdport.cli.signals import catch_signals, end_output, ignore_signals, open_streams, resend_lost_signals, signal_of
-from wdport.families.backend import use_jax
+from wdport.families.backend import import_less, use_jax
 
 
 def run() -> None:
@@ -18,6 +18,7 @@ def run() -> None:
     try:
         open_streams()
         use_jax()
+        import_less()
         resend_lost_signals()
         code = main()
         end_output()

@@ -22,6 +22,8 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
+from wdport.families.backend import import_less
+
 FRAMEWORKS: Final = ("torch", "torchgen", "functorch", "torchvision", "torchaudio")
 """Packages that are not importable where a port runs alone."""
 
@@ -89,6 +91,7 @@ def main() -> None:
     questions = os.fdopen(os.dup(0), "rb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     os.environ["KERAS_BACKEND"] = "jax"
+    import_less()
     enforced = confine(job["denied"], job["folder"]) if job["role"] == "port" else []
     if job["role"] != "port" and sys.platform == "linux":
         _part_from_others()

@@ -1,7 +1,7 @@
-"""Find and prove the mapping table of two running models, or the place where they differ, by runs of the Keras
-model.
+"""Find the mapping table of two running models, or the place where they differ, by runs of the Keras model.
 
-The table is a guess until :func:`prove` runs verify on it, with other random weights and other inputs.
+The table is a guess until :func:`wdport.parity.proving.proof.prove` runs verify on it, with other random weights and
+other inputs.
 """
 
 from __future__ import annotations
