@@ -16,12 +16,12 @@ import torch
 
 from wdport.compare.calls import Case
 from wdport.compare.candidate import Candidate
+from wdport.compare.engine import compare
 from wdport.compare.layouts import Layout
 from wdport.compare.layouts import axes as layout
 from wdport.compare.pairs import Pair as Layers
 from wdport.compare.probe import CallArguments, Compute, intercepted
 from wdport.compare.reference import Live
-from wdport.compare.run_cases import compare
 from wdport.compare.setting_values import Setting
 from wdport.compare.settings import compare_pair
 from wdport.mapping.axes import parse_rule

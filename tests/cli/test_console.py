@@ -16,7 +16,7 @@ from tests.bad.ground import ground
 from tests.command import Cli
 from tests.make import TWO_LEVELS, TWO_LEVELS_SET, make_state, save
 from tests.parity.test_reports import failing, incomplete, passing
-from wdport.base.severity import joined, marked, outcome_line
+from wdport.base.marked_text import joined, marked, outcome_line
 from wdport.cli.console import Console, coloured, wrapped
 from wdport.parity.reports.phrases import outcome
 from wdport.parity.reports.text import render_text

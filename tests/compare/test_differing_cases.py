@@ -13,9 +13,9 @@ import torch
 from wdport.compare.calls import CASES
 from wdport.compare.candidate import Candidate
 from wdport.compare.differing_cases import SAMPLES
+from wdport.compare.engine import compare
 from wdport.compare.reference import Live
 from wdport.compare.results import locate
-from wdport.compare.run_cases import compare
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Table, TapRow
 from wdport.models.interface import Signature

@@ -15,10 +15,10 @@ from jax import lax
 
 from wdport.compare.calls import Case
 from wdport.compare.candidate import Candidate
+from wdport.compare.engine import compare
 from wdport.compare.findings import Gate
 from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.reference import Live
-from wdport.compare.run_cases import compare
 from wdport.mapping.names import NamePattern
 from wdport.mapping.rows import Table, TapRow
 from wdport.models.interface import Array, Signature

@@ -19,9 +19,9 @@ from safetensors.torch import load_file, save_file
 import wdport
 from tests.command import Cli
 from wdport.base.errors import MachineError, MisfitError, UsageError, WdportError
+from wdport.conversion.buffer_steps import Budget
 from wdport.conversion.convert import Conversion
 from wdport.conversion.load import open_converted, sound_variables
-from wdport.conversion.steps import Budget
 from wdport.families.registry import own_model
 from wdport.files.inputs import sha256_at
 from wdport.files.safetensors_writer import ShardedWriter

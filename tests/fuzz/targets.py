@@ -85,7 +85,7 @@ def _converted(path: Path) -> Found:
 
 
 def _recording(path: Path) -> Found:
-    from wdport.parity.recording import open_recording
+    from wdport.parity.recorded_reference import open_recording
 
     with open_recording(path) as opened:
         found: Found = {"the index": json.dumps(opened.index, sort_keys=True)}

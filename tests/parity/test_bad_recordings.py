@@ -20,7 +20,7 @@ import pytest
 from tests.fuzz.mutators import mutant
 from wdport.base.errors import InputError, MachineError
 from wdport.compare.calls import Case
-from wdport.parity.recording import Replay, open_recording
+from wdport.parity.recorded_reference import Replay, open_recording
 from wdport.recording.recording_writer import SCHEMA
 
 MUTANTS = int(os.environ.get("WDPORT_MUTANTS", "300"))

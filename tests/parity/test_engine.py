@@ -1,4 +1,4 @@
-"""One engine, `wdport.compare.run_cases`: every caller fails if it does not compare."""
+"""One engine, `wdport.compare.engine`: every caller fails if it does not compare."""
 
 from __future__ import annotations
 

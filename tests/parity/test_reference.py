@@ -13,7 +13,7 @@ from tests.make import TWO_LEVELS, make_state, record_small, save
 from wdport.base.errors import IncompleteError, InputError, MisfitError, error_of
 from wdport.compare.calls import CASES, Call, leaves
 from wdport.compare.reference import Live, Reference
-from wdport.parity.recording import Replay, open_recording
+from wdport.parity.recorded_reference import Replay, open_recording
 from wdport.recording.observation import Observation
 from wdport.recording.user_model import build
 from wdport.uses.waveletdiff.family import FAMILY

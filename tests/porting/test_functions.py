@@ -13,8 +13,8 @@ from wdport.mapping.kinds import CATALOGUE, FUNCTIONS
 from wdport.mapping.kinds.kind import Kind, LayerCall, TorchCall, TorchFunction
 from wdport.porting.functions import bound
 from wdport.porting.graph import Node, TensorSource, TracedTensor
+from wdport.porting.layer_units import module_of
 from wdport.porting.outline.counterparts import LAYERS, call_text, finder, of_function
-from wdport.porting.units import module_of
 
 X = TracedTensor(TensorSource("input", "x"), (2, 4, 6, 6), "float32")
 C = TracedTensor(TensorSource("parameter", "w"), (4,), "float32")

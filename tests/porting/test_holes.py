@@ -17,7 +17,7 @@ from wdport.models.keras_runtime import float64, set_variable, variables_by_path
 from wdport.porting.lowering.comparison import error_of, supplied, tensors_of
 from wdport.porting.lowering.interpreter import in_keras
 from wdport.porting.source.write import HoleMethod, input_shape, write_source
-from wdport.porting.writing import sections, table_text
+from wdport.porting.table_text import sections, table_text
 
 HOLES = {
     "an LSTM with a projection": ["lstm(x, weight_ih_l0, weight_hh_l0, bias_ih_l0, bias_hh_l0, weight_hr_l0)"],

@@ -23,7 +23,7 @@ from wdport.parity.proving.proof import slow_proof
 from wdport.parity.proving.suggest import Models, Suggestion
 from wdport.porting.candidate_rows import axes_between, table_of_rows, tensor_rules
 from wdport.porting.fingerprints import Print, Prints
-from wdport.porting.writing import Doubt, fold, fold_doubts, sections, table_text
+from wdport.porting.table_text import Doubt, fold, fold_doubts, sections, table_text
 
 
 @given(st.integers(0, 2**32 - 1), st.permutations(range(3)))

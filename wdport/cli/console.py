@@ -23,7 +23,7 @@ from typing import Any, Final, TextIO
 import click
 
 from wdport.base.errors import printable
-from wdport.base.severity import Mark, Severity, marked, marks_of
+from wdport.base.marked_text import Mark, Severity, marked, marks_of
 
 NARROWEST: Final = 20
 """Columns; lines are not wrapped for narrower terminals."""

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import click
 
 from wdport.base.errors import MisfitError, UsageError, printable
+from wdport.base.marked_text import Marked, joined, outcome_line
 from wdport.base.options import JSON, KEY, MAPPING, MODEL, SET, Operand, Option
-from wdport.base.severity import Marked, joined, outcome_line
 from wdport.cli.click_options import verb
 from wdport.cli.console import LONGEST_FACT, counted, facts, first_of
 from wdport.cli.documents import give, require_document

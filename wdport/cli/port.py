@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from wdport.base.errors import InputError, MisfitError, UsageError
+from wdport.base.marked_text import Marked, joined, marked
 from wdport.base.options import FORCE, INPUTS, JSON, Operand, Option
-from wdport.base.severity import Marked, joined, marked
 from wdport.cli.click_options import verb
 from wdport.cli.console import steps
 from wdport.cli.documents import give, require_document

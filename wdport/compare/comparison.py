@@ -28,7 +28,7 @@ class Tally:
 
 @dataclass
 class Comparison(ComparedSides):
-    """What :func:`wdport.compare.run_cases.compare` measured of these sides.
+    """What :func:`wdport.compare.engine.compare` measured of these sides.
 
     Attributes:
         probes: the cases that were compared.

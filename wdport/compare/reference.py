@@ -1,7 +1,7 @@
 """The reference's side of a comparison: run the PyTorch model on one case of the battery.
 
 There are two implementations: a model that runs here, wdport's or the user's own, and a recording (see
-:mod:`wdport.parity.recording`), which needs no torch.
+:mod:`wdport.parity.recorded_reference`), which needs no torch.
 """
 
 from __future__ import annotations

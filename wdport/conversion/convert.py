@@ -20,6 +20,7 @@ from wdport.base.limits import MAX_KEPT_BYTES
 from wdport.base.options import PathText
 from wdport.checkpoint.hub import find_checkpoint
 from wdport.checkpoint.regular_file import read_option
+from wdport.conversion.data_units import read_units
 from wdport.conversion.manifest import make_manifest, manifest_with_file, render_manifest
 from wdport.conversion.manifest_schema import Manifest
 from wdport.conversion.optimizer import converted_optimizer
@@ -35,7 +36,6 @@ from wdport.conversion.optimizer_file import (
 from wdport.conversion.prepare import Prepared, Settings, prepare
 from wdport.conversion.stream import Progress, VariableStream
 from wdport.conversion.stream_writer import Storage, write_streamed
-from wdport.conversion.units import read_units
 from wdport.conversion.values import ValueFinding, ValueLint
 from wdport.families.roles import Documented, Guessing, KeptByKeras
 from wdport.files.atomic import replacing, whole_folder

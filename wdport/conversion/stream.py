@@ -25,9 +25,9 @@ import numpy as np
 from wdport.base.errors import MisfitError
 from wdport.checkpoint.source import decode, strided
 from wdport.checkpoint.tensor import ITEMSIZE, NUMPY
+from wdport.conversion.buffer_steps import Budget, BufferStep, Range, SizedMove, aligned, all_steps, slowest
 from wdport.conversion.prepare import Prepared
 from wdport.conversion.rounding import FLOATS, Cast, is_nonfinite
-from wdport.conversion.steps import Budget, BufferStep, Range, SizedMove, aligned, all_steps, slowest
 from wdport.conversion.values import See, require_equal_ties, require_finite
 from wdport.files.safetensors_writer import PlannedTensor
 from wdport.mapping.axes import Shape

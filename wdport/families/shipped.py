@@ -39,7 +39,7 @@ USES: Final[Mapping[str, str]] = MappingProxyType({
 })  # fmt: skip
 """What the core asks of the uses, each as MODULE:NAME: the gates of :class:`wdport.parity.gates_of_uses.UseGates`, the
 known faults of :data:`wdport.parity.selftest.inject.UseFaults`, the units of
-:class:`wdport.conversion.units.DataUnits`, and the programs of :data:`wdport.cli.verify.VerifyExported`."""
+:class:`wdport.conversion.data_units.DataUnits`, and the programs of :data:`wdport.cli.verify.VerifyExported`."""
 
 
 def provided(name: str) -> object:

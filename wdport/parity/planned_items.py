@@ -17,7 +17,7 @@ from wdport.parity.file_pair import both_files
 from wdport.parity.fresh.process import Worker, from_json, to_json
 from wdport.parity.gates_of_uses import use_gates
 from wdport.parity.model_pair import user_reference
-from wdport.parity.recording import open_recording
+from wdport.parity.recorded_reference import open_recording
 from wdport.parity.verify import recorded_plan
 from wdport.parity.verify_options import Pair
 from wdport.recording.runs import module_names

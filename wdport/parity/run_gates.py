@@ -26,11 +26,11 @@ from wdport.compare.activities import Clock, Say, seconds_since, seconds_spent, 
 from wdport.compare.calls import CASES, Case
 from wdport.compare.candidate import Candidate
 from wdport.compare.comparison import Comparison
+from wdport.compare.engine import compare
 from wdport.compare.findings import GATES, Finding, Gate, notice
 from wdport.compare.gate_bounds import bounds
 from wdport.compare.gates import float32_gate, float64_gate
 from wdport.compare.reference import Reference, translated
-from wdport.compare.run_cases import compare
 from wdport.conversion.load import Converted
 from wdport.conversion.prepare import Prepared
 from wdport.families.registry import package_of_family
@@ -40,9 +40,9 @@ from wdport.models.interface import Array
 from wdport.parity.diagnose import probable_causes, stated_float32
 from wdport.parity.file_pair import misread, provenance
 from wdport.parity.full_battery import FullBattery, gradient_battery, run_full_battery
-from wdport.parity.gates import constants_gate, preflight_gate
 from wdport.parity.gates_of_uses import NetworkInUse, use_gates
 from wdport.parity.model_pair import Sides, Weights, WeightSets, build_sides
+from wdport.parity.preflight_gates import constants_gate, preflight_gate
 from wdport.parity.repro import write_repro
 from wdport.parity.resumed_gate import Resumed, resumed_gate
 from wdport.parity.saved_model import rebuilt_otherwise

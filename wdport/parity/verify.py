@@ -30,9 +30,9 @@ from wdport.checkpoint import Checkpoint
 from wdport.compare.activities import Say, seconds_spent, spent_on
 from wdport.compare.findings import Finding, notice
 from wdport.compare.measure import same_bits
+from wdport.conversion.data_units import read_units
 from wdport.conversion.load import Converted, open_converted
 from wdport.conversion.prepare import Prepared, Settings, planned
-from wdport.conversion.units import read_units
 from wdport.families.registry import own_model
 from wdport.families.roles import OwnFamily
 from wdport.files.inputs import Snapshot
@@ -51,7 +51,7 @@ from wdport.parity.model_pair import (
     unrounded,
     user_reference,
 )
-from wdport.parity.recording import Recording, Replay, open_recording
+from wdport.parity.recorded_reference import Recording, Replay, open_recording
 from wdport.parity.resumed_gate import open_resumed
 from wdport.parity.run_gates import EVERYTHING, Setup, VerifySubject, run_gates
 from wdport.parity.verdict_api import Verdict

@@ -46,7 +46,7 @@ from wdport.families.roles import OwnFamily
 from wdport.files.inputs import InputFiles
 from wdport.files.outputs import writable
 from wdport.files.report_formats import FORMATS
-from wdport.parity.recording import open_recording
+from wdport.parity.recorded_reference import open_recording
 
 REPRO_ARRAYS: Final = "layer.npz"
 REPRO_SCRIPT: Final = "repro.py"

@@ -35,7 +35,7 @@ from wdport.mapping.rows import Table
 from wdport.mapping.table import table_of
 from wdport.models.interface import Array, KerasLayer
 from wdport.porting.fingerprints import Print
-from wdport.porting.units import Unit, joined, likeness
+from wdport.porting.layer_units import Unit, joined, likeness
 
 Fields = Mapping[str, object]
 """A row's fields, as in YAML."""

@@ -14,8 +14,8 @@ from wdport.models.interface import Array, KerasLayer
 from wdport.porting import candidate_rows as rows
 from wdport.porting.candidate_rows import FillOption
 from wdport.porting.fingerprints import InputCall, KerasSide, Print
+from wdport.porting.layer_units import MOST_CHUNKS, Unit, likeness, possible, stack
 from wdport.porting.torch_run import TorchRun, joined_bits
-from wdport.porting.units import MOST_CHUNKS, Unit, likeness, possible, stack
 from wdport.recording.nested import to_array
 
 Matched = Mapping[str, FillOption]

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from wdport.porting.arguments import REMEMBERING, ArgumentNumber, ConstructorCall, plain_number, remembering
 from wdport.porting.outline.steps import is_layer
+from wdport.porting.traced_arguments import REMEMBERING, ArgumentNumber, ConstructorCall, plain_number, remembering
 
 Modules = Mapping[int, tuple[torch.nn.Module, ConstructorCall]]
 """The modules that were made, by their identity; a module that is kept alive keeps its identity."""

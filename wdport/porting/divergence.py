@@ -33,11 +33,11 @@ from wdport.models.keras_runtime import frozen_weights, set_variable, variables_
 from wdport.porting.candidate_rows import FillOption, agreement, layer_option, layout_of_option
 from wdport.porting.counterfactuals import mends
 from wdport.porting.fingerprints import InputCall, KerasSide, Print
+from wdport.porting.layer_units import Unit, likeness, module_of, possible, torch_kinds
 from wdport.porting.matching import RunOutcome
 from wdport.porting.setting_trials import ZEROS, Right, called, needed
+from wdport.porting.table_text import Place
 from wdport.porting.torch_run import TorchRun, TorchValue, joined_bits
-from wdport.porting.units import Unit, likeness, module_of, possible, torch_kinds
-from wdport.porting.writing import Place
 
 if TYPE_CHECKING:
     import torch

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from wdport.porting.arguments import ARITHMETIC, ArgumentNumber, remember_arithmetic
+from wdport.porting.traced_arguments import ARITHMETIC, ArgumentNumber, remember_arithmetic
 from wdport.recording.code_constants import ComparedSize
 
 if TYPE_CHECKING:

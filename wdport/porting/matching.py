@@ -26,8 +26,8 @@ from wdport.models.keras_runtime import exact_float64, first_line, set_variable
 from wdport.porting.candidate_rows import Agreement, FillOption, Guide, agreement
 from wdport.porting.candidates import Candidates
 from wdport.porting.fingerprints import InputCall, KerasSide, Print
+from wdport.porting.layer_units import Unit
 from wdport.porting.torch_run import TorchRun, joined_bits
-from wdport.porting.units import Unit
 
 
 @dataclass

@@ -15,10 +15,10 @@ from wdport.mapping.plan import Plan, make_plan
 from wdport.models.interface import Array
 from wdport.porting.candidate_rows import Fields, FillOption, planned, table_of_rows
 from wdport.porting.fingerprints import NEAR, KerasSide, Print
+from wdport.porting.layer_units import Unit, likeness, possible
 from wdport.porting.matching import RunOutcome
+from wdport.porting.table_text import Doubt
 from wdport.porting.torch_run import TorchRun, joined_bits
-from wdport.porting.units import Unit, likeness, possible
-from wdport.porting.writing import Doubt
 from wdport.recording.inner_calls import ATTENTION
 
 _AXIS = re.compile(r"\([^)]*\)|\[[^\]]*\]|\S+")

@@ -21,7 +21,6 @@ from torch.overrides import resolve_name
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from wdport.base.errors import MisfitError
-from wdport.porting.arguments import ArgumentNumber, remembering
 from wdport.porting.functions import is_custom, is_identity
 from wdport.porting.graph import (
     STOCHASTIC_DEPTH,
@@ -46,6 +45,7 @@ from wdport.porting.graph import (
     traced_tensors,
 )
 from wdport.porting.settings import parametrised, settings_of, torch_class
+from wdport.porting.traced_arguments import ArgumentNumber, remembering
 from wdport.recording import torch_functions
 from wdport.recording.calls import layer_of
 from wdport.recording.errors import MODEL_ERRORS, one_line

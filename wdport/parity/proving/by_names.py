@@ -22,8 +22,8 @@ from wdport.models.interface import KerasLayer
 from wdport.parity.proving.suggest import Models, Suggestion, family_of
 from wdport.porting.candidate_rows import Fields, layer_option, tensor_rules
 from wdport.porting.fingerprints import KerasSide
-from wdport.porting.units import Unit, likeness
-from wdport.porting.writing import Doubt, fold, fold_doubts, sections
+from wdport.porting.layer_units import Unit, likeness
+from wdport.porting.table_text import Doubt, fold, fold_doubts, sections
 
 # Finite, since linear_sum_assignment refuses a matrix in which a row has no finite cost.
 _UNFIT = 1e6

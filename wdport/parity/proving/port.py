@@ -13,8 +13,8 @@ from wdport.compare.activities import Say
 from wdport.compare.reference import translated
 from wdport.parity.proving.suggest import Models, Suggestion
 from wdport.porting.lowering.keras_graph import axes_text, axis_letters
+from wdport.porting.table_text import fold, sections
 from wdport.porting.torch_run import SEED, fill
-from wdport.porting.writing import fold, sections
 from wdport.recording.calls import cast
 from wdport.recording.errors import MODEL_ERRORS, one_line
 from wdport.recording.fitted_inputs import call_by_name

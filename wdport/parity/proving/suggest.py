@@ -24,11 +24,11 @@ from wdport.models.interface import Array, Document
 from wdport.parity.verdict import VerdictDocument
 from wdport.porting.candidate_rows import Fields, table_of_rows
 from wdport.porting.fingerprints import KerasSide
+from wdport.porting.layer_units import Unit, units_of
 from wdport.porting.matching import Assigning, Decision, RunOutcome, next_guess
 from wdport.porting.rows import suggested_rows
+from wdport.porting.table_text import Doubt, Place, TableSection, fold, fold_doubts, sections, table_text
 from wdport.porting.torch_run import BATCH, SEED, TorchRun, build_module, draw_inputs, fill, run_torch
-from wdport.porting.units import Unit, units_of
-from wdport.porting.writing import Doubt, Place, TableSection, fold, fold_doubts, sections, table_text
 from wdport.recording.cases import Case
 from wdport.recording.fitted_inputs import call_by_name, with_keys
 from wdport.recording.runs import module_names

@@ -8,7 +8,7 @@ from pathlib import PurePath
 from typing import Final
 
 from wdport.base.errors import printable
-from wdport.base.severity import outcome_of
+from wdport.base.marked_text import outcome_of
 from wdport.compare.findings import OUTPUT, Gate, by_subject, off_by
 from wdport.families.registry import known_bounds
 from wdport.mapping.kinds.kind import Level

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from wdport.base.errors import printable
-from wdport.base.severity import Marked, Severity, joined, marked, outcome_line
+from wdport.base.marked_text import Marked, Severity, joined, marked, outcome_line
 from wdport.compare.findings import OUTPUT, Gate
 from wdport.files.templates import template
 from wdport.parity.reports import phrases

@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from math import isfinite
 
-from wdport.base.severity import Marked, joined, marked, outcome_line
+from wdport.base.marked_text import Marked, joined, marked, outcome_line
 from wdport.compare.findings import label
 from wdport.families.faults import Kill
 from wdport.parity.selftest.result import GroupResult, SelftestResult, Variant

@@ -12,7 +12,14 @@ from difflib import SequenceMatcher
 from typing import Any
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.arguments import (
+from wdport.porting.lowering.keras_graph import unused
+from wdport.porting.settings import equal
+from wdport.porting.source.body import Body
+from wdport.porting.source.call_methods import CALL
+from wdport.porting.source.code import Code, Literal, literal
+from wdport.porting.source.names import allowed
+from wdport.porting.source.scopes import Scope
+from wdport.porting.traced_arguments import (
     ArgumentExpression,
     ConstructorCall,
     argument_names,
@@ -25,13 +32,6 @@ from wdport.porting.arguments import (
     replaced,
     with_attributes,
 )
-from wdport.porting.lowering.keras_graph import unused
-from wdport.porting.settings import equal
-from wdport.porting.source.body import Body
-from wdport.porting.source.code import Code, Literal, literal
-from wdport.porting.source.names import allowed
-from wdport.porting.source.scopes import Scope
-from wdport.porting.source.ways import CALL
 
 
 @dataclass

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from wdport.porting.arguments import ArgumentExpression, is_argument
+from wdport.porting.traced_arguments import ArgumentExpression, is_argument
 
 ATOM, POWER, UNARY, PRODUCT, SUM, COMPARISON, LOOSE = range(7)
 """How tightly an expression is bound, the tightest first."""

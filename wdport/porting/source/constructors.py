@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.arguments import is_element
 from wdport.porting.outline.counterparts import defaults
 from wdport.porting.settings import equal
 from wdport.porting.source.body import Body
@@ -15,6 +14,7 @@ from wdport.porting.source.classes import Attribute, SourceLine
 from wdport.porting.source.code import Code, Literal, call, constant, listed
 from wdport.porting.source.loops import fold_loops
 from wdport.porting.source.statements import Loop
+from wdport.porting.traced_arguments import is_element
 
 _EMPTY = inspect.Parameter.empty
 

@@ -7,17 +7,17 @@ from dataclasses import replace
 from itertools import takewhile
 
 from wdport.mapping.kinds.kind import KerasCall
-from wdport.porting.arguments import ArgumentExpression, ConstructorCall, expressed
 from wdport.porting.construction import stated_arguments
 from wdport.porting.lowering.keras_graph import Hole, KerasStep, Start, unused, word_of
 from wdport.porting.outline.counterparts import defaults
 from wdport.porting.source.body import Body, BodyWriter, NotWrittenError
+from wdport.porting.source.call_methods import CALL, Way, ways_of
 from wdport.porting.source.classes import Attribute, Class, Instance, SourceLine, merged, with_variant
 from wdport.porting.source.code import Code, Literal, call, constant, listed, text
 from wdport.porting.source.constructors import body_lines, layer_code, made_by, shown_arguments
 from wdport.porting.source.names import allowed
 from wdport.porting.source.scopes import Scope, Scopes
-from wdport.porting.source.ways import CALL, Way, ways_of
+from wdport.porting.traced_arguments import ArgumentExpression, ConstructorCall, expressed
 
 
 class NotOneMethodError(Exception):

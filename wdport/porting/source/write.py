@@ -15,21 +15,21 @@ from typing import Any
 import keras
 
 from wdport.mapping.moves import digest_of
-from wdport.porting.arguments import ConstructorCall
 from wdport.porting.graph import Graph, TensorSource, mapped
 from wdport.porting.lowering.holes import line_of
 from wdport.porting.lowering.keras_graph import Hole, KerasGraph, Placed, rows_besides
 from wdport.porting.lowering.lower import GraphLowering
+from wdport.porting.source.call_methods import CALL
 from wdport.porting.source.classes import Class
 from wdport.porting.source.code import ATOM, LOOSE, POWER, Literal, expression_code, literal
 from wdport.porting.source.comprehensions import with_comprehensions
 from wdport.porting.source.frozen import freeze
+from wdport.porting.source.initial_buffers import starts_of
 from wdport.porting.source.instances import Instances, NotOneMethodError
 from wdport.porting.source.pruned import pruned_source
 from wdport.porting.source.scopes import Scopes
 from wdport.porting.source.shared import share
-from wdport.porting.source.starts import starts_of
-from wdport.porting.source.ways import CALL
+from wdport.porting.traced_arguments import ConstructorCall
 
 RESERVED = frozenset((
     *dir(keras.Model), *vars(keras.Model()), *vars(keras.layers.Layer()), "loss", "optimizer", "name", "dtype",

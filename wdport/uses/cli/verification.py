@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from wdport.base.errors import UsageError, printable
-from wdport.base.severity import Marked, joined, outcome_line
+from wdport.base.marked_text import Marked, joined, outcome_line
 from wdport.cli.console import console, facts, steps
 from wdport.cli.documents import Destination, give, require_document
 from wdport.cli.machine import require_jax, start_jax

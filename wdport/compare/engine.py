@@ -1,7 +1,7 @@
 """Compare a reference with a port, layer by layer: the one engine behind every verdict.
 
 Three steps, with data between them: both sides run on a case (:mod:`~wdport.compare.case_runs`), their results are
-compared (:mod:`~wdport.compare.case_errors` in float64, :mod:`~wdport.compare.single_errors` in float32), and the
+compared (:mod:`~wdport.compare.float64_errors` in float64, :mod:`~wdport.compare.float32_errors` in float32), and the
 errors are added to a :class:`~wdport.compare.comparison.Comparison`, case by case, so a run is deterministic.
 """
 
@@ -17,10 +17,11 @@ from wdport.compare.alignment import Alignment
 from wdport.compare.as_stated import use_as_stated
 from wdport.compare.calls import Case, Outputs
 from wdport.compare.candidate import Candidate, PortSide
-from wdport.compare.case_errors import Ordinary, case_errors
 from wdport.compare.case_runs import CaseRun, CaseRuns
 from wdport.compare.comparison import Comparison
 from wdport.compare.differing_cases import Sightings
+from wdport.compare.float32_errors import add_single, not_finite
+from wdport.compare.float64_errors import Ordinary, case_errors
 from wdport.compare.gate_bounds import bounds as default_bounds
 from wdport.compare.layer_errors import output_errors
 from wdport.compare.measure import ErrorPair
@@ -28,7 +29,6 @@ from wdport.compare.output_parts import OutputParts
 from wdport.compare.reference import Reference
 from wdport.compare.rounding_errors import RoundingErrors
 from wdport.compare.sides import Companion
-from wdport.compare.single_errors import add_single, not_finite
 from wdport.compare.taps import Tap
 from wdport.models.interface import Array
 
