@@ -37,6 +37,9 @@ TESTS = ("tests/checkpoint", "tests/mapping", "tests/files", "tests/bad", "tests
 WHOLE = ("tests/bad",)
 """Of which of them all are asked, not the quick ones alone."""
 
+IN_PROCESS = ("-q", "-n", "0", "-p", "no:cacheprovider", "-W", "ignore::pytest.PytestAssertRewriteWarning")
+"""Options of pytest in a process that has imported its plugins already."""
+
 MOST, MORE = 8, 100
 """Tests that are tried for one guard at first, and in all."""
 
@@ -102,8 +105,7 @@ def _tried(guard: Guard, tests: list[str]) -> str:
         return "not swapped"
     out = io.StringIO()
     with redirect_stdout(out), redirect_stderr(out):
-        code = pytest.main(["-x", "-q", "-n", "0", "-p", "no:cacheprovider", "-p", "no:cov",
-                            "-o", "timeout=0", *tests])  # fmt: skip
+        code = pytest.main(["-x", *IN_PROCESS, "-p", "no:cov", "-o", "timeout=0", *tests])
     return {0: "unnoticed", 1: "noticed"}.get(int(code), f"pytest ends with {code}: {out.getvalue()[-500:]}")
 
 
@@ -168,7 +170,7 @@ def _warm(tests: list[str]) -> None:
     del conftest
     with redirect_stdout(io.StringIO()):
         present = [test for test in tests or TESTS if (ROOT / test).exists()]
-        pytest.main(["--collect-only", "-q", "-n", "0", "-p", "no:cacheprovider", *present])
+        pytest.main(["--collect-only", *IN_PROCESS, *present])
     from jax._src.xla_bridge import backends_are_initialized
 
     if backends_are_initialized():
