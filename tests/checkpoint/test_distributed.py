@@ -126,10 +126,19 @@ def moved(**changes: object) -> Callable[[Metadata], object]:
     return change
 
 
+def resized(first: Callable[[Metadata], Any], *size: int) -> Callable[[Metadata], object]:
+    """A change of the size that the metadata states of something."""
+    return lambda metadata: setattr(first(metadata), "sizes", torch.Size(size))
+
+
 INSIDE = ChunkStorageMetadata(torch.Size([1, 0]), torch.Size([2, 6]))
 BAD: dict[str, tuple[Change, str]] = {
     "piece missing": (lambda m: m.storage_data.pop(next(iter(m.storage_data))), "rows: has no piece that begins at"),
     "hole": (lambda m: entry(m).chunks.pop(), "net.rows: has pieces that leave holes or overlap"),
+    "short piece": (resized(lambda m: entry(m).chunks[0], 2, 6), "leave holes or overlap"),
+    "another size than the file": (lambda m: [resized(lambda m: entry(m).chunks[1], 1, 6)(m),
+                                              setattr(entry(m), "size", torch.Size([4, 6]))],
+                                   "its piece is not a tensor of the size [1, 6]"),
     "overlap": (lambda m: entry(m).chunks.append(INSIDE), "leave holes or overlap"),
     "another size": (lambda m: setattr(entry(m), "size", torch.Size([6, 6])), "leave holes or overlap"),
     "another rank": (lambda m: setattr(entry(m), "size", torch.Size([30])), "number of axes"),
@@ -158,6 +167,31 @@ BAD: dict[str, tuple[Change, str]] = {
 def test_bad_metadata(kind: str, tmp_path: Path) -> None:
     change, what = BAD[kind]
     refuse(write(tmp_path / "a", change=change), what)
+
+
+LIMITS: dict[str, tuple[str, int, Change, str]] = {
+    "tensors": ("MAX_TENSORS", 6, lambda m: None, "more than 6 tensors or pieces"),
+    "pieces": ("MAX_TENSORS", 22, lambda m: setattr(entry(m), "chunks", entry(m).chunks * 2), "more than 22 pieces"),
+    "files": ("MAX_SHARDS", 1, lambda m: None, "has more than 1 files"),
+    "bytes": ("MAX_PICKLE_BYTES", 99, lambda m: None, "at most 99 are read"),
+}
+
+
+@pytest.mark.parametrize("kind", LIMITS)
+def test_limits(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    limit, value, change, what = LIMITS[kind]
+    monkeypatch.setattr(f"wdport.checkpoint.distributed.{limit}", value)
+    refuse(write(tmp_path / "a", change=change), what)
+
+
+def test_pieces_of_several_dtypes(tmp_path: Path) -> None:
+    def exchanged(metadata: Metadata) -> None:
+        stored = metadata.storage_data
+        one, other = ([index for index in stored if index.fqn == f"net.{name}"][1] for name in "ab")
+        stored[one], stored[other] = stored[other], stored[one]
+
+    tensors = {"a": (ROWS, [[0, 3], [0]]), "b": (ROWS.double(), [[0, 3], [0]])}
+    refuse(write(tmp_path / "a", tensors, exchanged), "a: has pieces of several dtypes")
 
 
 def test_bad_pieces(tmp_path: Path) -> None:
