@@ -12,6 +12,7 @@ from tests.command import Cli
 from wdport.base.errors import MachineError, UsageError
 from wdport.cli.documents import reports, require_reports
 from wdport.files.outputs import writable
+from wdport.files.report_formats import FORMATS
 
 
 @pytest.fixture
@@ -66,7 +67,7 @@ def test_a_report_may_go_into_what_is_no_file() -> None:
         writable(Path("/dev/null"))
 
 
-@pytest.mark.parametrize("options", ["--json", "--html", "--junit", "--markdown", "--update-baseline --baseline"])
+@pytest.mark.parametrize("options", [*map("--{}".format, FORMATS), "--update-baseline --baseline"])
 def test_verify_asks_before_it_runs(folder: Path, options: str, cli: Cli) -> None:
     report = str(folder / "no" / "report")
     shown = cli("verify", folder / "a.pt", folder / "a.keras", *options.split(), report, code=2)

@@ -170,5 +170,5 @@ def test_the_document_has_every_pair() -> None:
     settings = sum(len(of_a_setting(pair)) for pair in suite.PAIRS.values())
     found = settings - sum(len(pair.unnamed) for pair in suite.PAIRS.values())
     text = " ".join(DOCUMENT.with_name("verify.md").read_text().split())
-    assert f"{settings} change a setting" in text
-    assert f"finds {found} of the {settings}" in text
+    assert f"{settings} change a setting" in text, f"correct docs/verify.md: {settings} change a setting"
+    assert f"finds {found} of the {settings}" in text, f"correct docs/verify.md: finds {found} of the {settings}"

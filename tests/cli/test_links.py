@@ -13,6 +13,7 @@ import wdport
 from tests.command import Cli
 from tests.make import SETTINGS, make_state, save
 from wdport.cli.main import main
+from wdport.files.report_formats import FORMATS
 
 OUTPUTS: dict[str, tuple[list[str], str]] = {
     "convert -o": (["convert", "a.ckpt"], "x.keras"),
@@ -22,7 +23,7 @@ OUTPUTS: dict[str, tuple[list[str], str]] = {
     "sample --plot": (["sample", "a.keras"], "x.png"),
     "record -o": (["record", "tests.user_model:small", "a.ckpt"], "x.npz"),
     "export -o": (["export", "a.keras"], "x.stablehlo"),
-    **{f"verify {option}": (["verify", "a.ckpt", "a.keras"], "x") for option in ("--json", "--html", "--junit")},
+    **{f"verify {option}": (["verify", "a.ckpt", "a.keras"], "x") for option in map("--{}".format, FORMATS)},
     "verify --baseline": (["verify", "a.ckpt", "a.keras", "--update-baseline"], "x"),
     "selftest --json": (["selftest"], "x"),
 }

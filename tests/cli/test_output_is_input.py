@@ -16,8 +16,9 @@ from tests.make import SET
 from wdport.cli.completion import FOLDERS, FilePath
 from wdport.cli.main import main
 from wdport.files.inputs import Snapshot
+from wdport.files.report_formats import FORMATS
 
-OUTPUTS = {"output", "json_file", "html", "html_file", "junit", "markdown", "markdown_file", "plot", "animate"}
+OUTPUTS = {"output", "json_file", "html_file", "markdown_file", "plot", "animate", *FORMATS}
 """Parameters that name a file to write; every other one of type ``File`` names a file to read."""
 
 WORDS = {
@@ -40,8 +41,8 @@ WORDS = {
     "map explain": ["alpha", "a.keras"],
     "selftest": ["--quick"],
 }
-SUFFIXES = {"json_file": ".json", "html": ".html", "html_file": ".html", "junit": ".xml", "markdown": ".md",
-            "markdown_file": ".md", "plot": ".png", "animate": ".gif"}  # fmt: skip
+SUFFIXES = {"json_file": ".json", "html_file": ".html", "markdown_file": ".md", "plot": ".png", "animate": ".gif",
+            **{name: made.suffixes[0] for name, made in FORMATS.items()}}  # fmt: skip
 
 
 @pytest.fixture(scope="module")

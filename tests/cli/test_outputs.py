@@ -19,8 +19,9 @@ from tests.make import SET, SETTINGS, make_state, save
 from tests.parity.test_reports import failing, passing
 from wdport.cli.main import main
 from wdport.files.outputs import OURS, is_replaceable
+from wdport.files.report_formats import FORMATS
 from wdport.parity.policy.baseline import make_baseline, write_baseline
-from wdport.parity.reports import render_html, render_json, render_junit, render_markdown, write_reports
+from wdport.parity.reports import rendered, write_reports
 from wdport.parity.repro import _SCRIPT
 from wdport.parity.selftest.result import SelftestResult
 from wdport.parity.selftest.text import render_markdown as render_selftest
@@ -51,7 +52,7 @@ def folder(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 VERIFY = ["verify", "a.ckpt", "a.keras"]
-REPORTS = ["--json", "--html", "--junit", "--markdown"]
+REPORTS = [f"--{name}" for name in FORMATS]
 
 
 def test_another_spelling_of_a_path(folder: Path, cli: Cli) -> None:
@@ -138,10 +139,8 @@ def test_our_own_reports_are_known_by_what_is_in_them(tmp_path: Path) -> None:
     """Of every kind, whatever the verdict; and none is taken for another kind."""
     file, selftest = tmp_path / "file", SelftestResult(())
     for verdict in (passing(), failing()):
-        texts = {"json": render_json(verdict), "html": render_html(verdict), "junit": render_junit(verdict),
-                 "markdown": render_markdown(verdict)}  # fmt: skip
-        for kind, text in texts.items():
-            file.write_text(text, encoding="utf-8")
+        for kind in FORMATS:
+            file.write_text(rendered(kind, verdict), encoding="utf-8")
             assert [each for each in OURS if is_replaceable(file, each)] == [kind]
     file.write_text(json.dumps(selftest.to_json(), indent=1))
     assert is_replaceable(file, "json")
@@ -172,8 +171,7 @@ def test_reports_from_python(tmp_path: Path) -> None:
 
 
 def test_a_refused_run_leaves_no_report_of_an_earlier_one(tmp_path: Path, refused: Refused) -> None:
-    names = {"--json": "new.json", "--html": "e.html", "--junit": "new.xml", "--markdown": "new.md"}
-    files = {option: tmp_path / name for option, name in names.items()}
+    files = {f"--{name}": tmp_path / f"new{made.suffixes[0]}" for name, made in FORMATS.items()}
     write_reports(passing(), **{option[2:]: file for option, file in files.items()})
     baseline = tmp_path / "base.json"
     baseline.write_text('{"schema": 1, "taps": {')
@@ -190,7 +188,7 @@ def test_a_refused_run_leaves_no_report_of_an_earlier_one(tmp_path: Path, refuse
         assert [path.name for path in tmp_path.iterdir()] == ["base.json"], says
     write_reports(passing(), **{option[2:]: file for option, file in files.items()})
     main(["verify", "--help", *words])
-    assert len(list(tmp_path.iterdir())) == 5
+    assert len(list(tmp_path.iterdir())) == 1 + len(FORMATS)
     files["--markdown"].write_text("mine")
     refused(*command, "--force", code=3, says="no such file")
     assert files["--markdown"].read_text() == "mine"

@@ -19,6 +19,7 @@ from tests.command import Cli, Refused
 from tests.families.test_custom import HEAD, TABLES, files
 from tests.families.toys import nets
 from wdport.compare.calls import layer_of
+from wdport.files.report_formats import FORMATS
 from wdport.parity.planned_items import expected
 from wdport.parity.verify_options import Pair
 from wdport.recording.__main__ import main
@@ -55,7 +56,7 @@ TAPPED = {
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_model(tmp_path: Path, cli: Cli, name: str) -> None:
-    reports = {option: tmp_path / f"report{option}" for option in ("--json", "--html", "--junit", "--markdown")}
+    reports = {option: tmp_path / f"report{option}" for option in map("--{}".format, FORMATS)}
     output, recording, table = converted(tmp_path, name, cli)
     printed = cli(*against(output, recording, table), *(word for report in reports.items() for word in report)).out
     assert "PASS  out.keras computes what run.npz computes" in printed

@@ -20,6 +20,7 @@ from wdport.base.errors import error_of
 from wdport.cli.documents import give, require_document
 from wdport.cli.execute import group
 from wdport.cli.main import main
+from wdport.files import report_formats
 from wdport.files.animation import video_target, write_video
 from wdport.files.atomic import track_write, write_text
 from wdport.files.figure import draw_samples, figure_target
@@ -121,7 +122,7 @@ def _recorded(folder: Path, edition: str) -> None:
 
 def _reported(folder: Path, edition: str) -> None:
     verdict = pickle.loads((folder.parent / f"{edition}.verdict").read_bytes())
-    write_reports(verdict, **{kind: folder / f"out.{kind}" for kind in ("json", "junit", "markdown", "html")})
+    write_reports(verdict, **{kind: folder / f"out.{kind}" for kind in report_formats.FORMATS})
 
 
 def _exported(folder: Path, edition: str) -> None:
@@ -176,7 +177,7 @@ def _suggested(folder: Path, edition: str) -> None:
     write_text(writable(folder / "out.yaml", {}, True), f"layout: {edition}\n" * 200)
 
 
-REPORTS = tuple(f"out.{kind}" for kind in ("json", "junit", "markdown", "html"))
+REPORTS = tuple(f"out.{kind}" for kind in report_formats.FORMATS)
 JOBS = {
     job.name: job
     for job in (

@@ -29,6 +29,7 @@ from wdport.conversion.load import open_converted
 from wdport.conversion.prepare import Settings, prepare
 from wdport.files.manifest_seal import file_sha256, manifest_of
 from wdport.files.model_files import read_variables
+from wdport.files.report_formats import FORMATS
 from wdport.parity import verify
 from wdport.parity.file_pair import contradictions, provenance
 from wdport.parity.run_gates import Setup, run_gates
@@ -173,7 +174,7 @@ def test_a_correct_port_passes_and_every_report_says_so(
     """With both hashes, and with a note that the manifest next to the file is missing."""
     manifest_of(pair[1]).unlink()
     monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(tmp_path / "summary.md"))
-    files = {kind: tmp_path / f"report.{kind}" for kind in ("json", "html", "junit", "markdown")}
+    files = {kind: tmp_path / f"report.{kind}" for kind in FORMATS}
     options = [part for kind, file in files.items() for part in (f"--{kind}", str(file))]
     text = cli("verify", *map(str, pair), *options).out
     for report in (text, *(file.read_text() for file in files.values())):
