@@ -10,6 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 import wdport
 from tests.command import Cli
@@ -17,9 +19,11 @@ from tests.families.test_custom import files
 from tests.families.toys import nets
 from wdport.base.errors import UsageError
 from wdport.checkpoint import open_checkpoint
+from wdport.checkpoint.tensor import ITEMSIZE, NUMPY
 from wdport.cli.convert import values_text
 from wdport.cli.main import main
 from wdport.conversion.prepare import Settings, prepared_from
+from wdport.conversion.rounding import extremes
 from wdport.conversion.values import ValueFinding, ValueLint, find_unusual_values
 from wdport.mapping.plan import Plan, make_plan
 from wdport.mapping.table import parse_table
@@ -140,6 +144,15 @@ def test_one_storage_is_told_from_equal_values(tmp_path: Path) -> None:
     with open_checkpoint(tmp_path / "ck.pt") as opened:
         (found,) = find_unusual_values(plan_of(state), opened)
     assert "equal bit for bit" in found.text
+
+
+@given(st.sampled_from(["float64", "float32", "float16", "bfloat16"]), st.data())
+def test_extremes_of_bits_are_those_of_values(dtype: str, data: st.DataObject) -> None:
+    bits = data.draw(st.lists(st.integers(0, (1 << 8 * ITEMSIZE[dtype]) - 1), min_size=1, max_size=9))
+    stored = np.array(bits, f"<u{ITEMSIZE[dtype]}")
+    values = torch.from_numpy(stored.copy()).view(getattr(torch, dtype)).double()
+    expected = (values.min().item(), values.max().item()) if values.isfinite().all() else None
+    assert extremes(stored.view(NUMPY[dtype]), dtype) == expected
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

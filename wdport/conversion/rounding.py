@@ -78,17 +78,27 @@ def rounded_values(array: Array, dtype: str) -> Array:
 
 
 def is_nonfinite(stored: Array, dtype: str) -> bool:
-    """Return whether the stored values contain a NaN or infinity, without a copy, for any strides.
+    """Return whether the stored values contain a NaN or infinity, without a copy, for any strides."""
+    return bool(stored.size) and extremes(stored, dtype) is None
 
-    The bits of positive ones are the largest signed integers, those of negative ones the largest unsigned.
+
+def extremes(stored: Array, dtype: str) -> tuple[float, float] | None:
+    """Return the least and the greatest of the stored values, None if any is NaN or infinite; without a copy, for any
+    strides.
+
+    The bits of positive values are ordered as signed integers, those of negative ones reversed as unsigned integers.
     """
-    if not stored.size:
-        return False
     size, infinity = stored.itemsize, _INFINITY[dtype]
     sign = 1 << (8 * size - 1)
-    # Two reductions over the stored bits; np.isfinite would allocate an array, and numpy has no bfloat16.
+    # Of the stored bits: np.isfinite would allocate an array, and numpy has no bfloat16 and is slow in float16.
     signed, unsigned = stored.view(f"<i{size}"), stored.view(f"<u{size}")
-    return bool(signed.max() >= infinity or unsigned.max() >= infinity + sign)
+    top, bottom = int(signed.max()), int(unsigned.max())
+    if top >= infinity or bottom >= infinity + sign:
+        return None
+    low = bottom if bottom >= sign else int(unsigned.min())
+    high = top if top >= 0 else int(unsigned.min())
+    values = decode(np.array([low, high], f"<u{size}").view(NUMPY[dtype]), dtype)
+    return float(values[0]), float(values[1])
 
 
 def typed(array: Array, dtype: str) -> Array:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import inf, isfinite, prod
+from math import inf, prod
 from pathlib import Path
 from typing import Annotated, Final, Literal
 
@@ -19,7 +19,7 @@ from wdport.base.shared_types import Count, about
 from wdport.checkpoint import Checkpoint
 from wdport.checkpoint.source import decode
 from wdport.conversion.prepare import Prepared
-from wdport.conversion.rounding import FLOATS, rounded_values
+from wdport.conversion.rounding import FLOATS, extremes, rounded_values
 from wdport.mapping.moves import Move, Plan, Read
 from wdport.models.interface import Array
 
@@ -116,25 +116,24 @@ class ValueLint:
         stats.first = stats.first or flat[:64].tobytes()
         stats.size += flat.size
         for offset in range(0, flat.size, _BLOCK):  # so small that the second look finds it in the processor's cache
-            block = decode(flat[offset : offset + _BLOCK], dtype)
-            self._update(stats, block.astype(np.float32) if block.itemsize < 4 else block)  # numpy's float16 is slow
+            self._update(stats, flat[offset : offset + _BLOCK], dtype)
         if name in self._small:
             stats.arrays.append(decode(array, dtype).astype(np.float64))
 
-    def _update(self, stats: _Statistics, block: Array) -> None:
-        # min and max of a block with NaN are NaN, so two reductions also find non-finite values.
-        low, high = float(block.min()), float(block.max())
-        if not (isfinite(low) and isfinite(high)):
-            finite = block[np.isfinite(block)]
+    def _update(self, stats: _Statistics, block: Array, dtype: str) -> None:
+        if (bounds := extremes(block, dtype)) is None:
+            values = decode(block, dtype)
+            finite = values[np.isfinite(values)]
             stats.nonfinite += block.size - finite.size
             if not finite.size:
                 return
-            block, low, high = finite, float(finite.min()), float(finite.max())
-        stats.low, stats.high = min(stats.low, low), max(stats.high, high)
-        if block.itemsize > 4 or self._dtype == "float16":
-            # bfloat16 has float32's exponents, so only subnormal float32 values could underflow in it.
-            small = np.abs(block) <= LEAST[self._dtype]
-            stats.lost += int(np.count_nonzero(small)) - int(np.count_nonzero(block == 0)) if small.any() else 0
+            bounds = float(finite.min()), float(finite.max())
+        stats.low, stats.high = min(stats.low, bounds[0]), max(stats.high, bounds[1])
+        # bfloat16 has float32's exponents, so only subnormal float32 values could underflow in it.
+        if dtype == "float64" or (self._dtype == "float16" and dtype != "float16"):
+            values = decode(block, dtype)
+            small = np.abs(values) <= LEAST[self._dtype]
+            stats.lost += int(np.count_nonzero(small)) - int(np.count_nonzero(values == 0)) if small.any() else 0
 
     def findings(self, checkpoint: Checkpoint) -> tuple[ValueFinding, ...]:
         """Return all findings, warnings first; tensors that look equal are read again to compare them."""
