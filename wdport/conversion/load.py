@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from wdport.base.errors import InputError, MisfitError, UsageError, require_paths
+from wdport.base.former_names import present_name
 from wdport.checkpoint.error_context import located
 from wdport.checkpoint.faults import Fault
 from wdport.checkpoint.strict_json import strict_json
@@ -154,6 +155,8 @@ def _require_description(family: Family, config: Any, metadata: ModelMetadata) -
     if metadata.config_json is None or not isinstance(family, Documented):
         return
     described: Any = json.loads(metadata.config_json)
+    if isinstance(module := described.get("module"), str):
+        described["module"] = present_name(module) or module
     same = isinstance(described.get("config"), dict) and family.load_config(described["config"]["config"]) == config
     ours: Any = json.loads(json.dumps(family.keras_document(config)))
     for document in (described, ours):  # an older wdport may have written fewer settings, which have their defaults
