@@ -27,7 +27,7 @@ from wdport.parity.selftest.result import SelftestResult
 from wdport.parity.selftest.text import render_markdown as render_selftest
 from wdport.parity.verify_options import REPRO_ARRAYS, REPRO_KINDS, REPRO_SCRIPT
 
-TEXTS = ("config.yaml", "data.csv", "run.npz")
+TEXTS = ("config.yaml", "data.txt", "run.npz")
 
 
 @pytest.fixture(scope="module")
@@ -107,15 +107,15 @@ def test_two_outputs_are_two_files(folder: Path, words: list[str], said: str, cl
 @pytest.mark.parametrize("option", [*REPORTS, "--baseline"])
 def test_a_foreign_file_is_not_replaced_unasked(folder: Path, option: str, capsys: pytest.CaptureFixture[str]) -> None:
     more = ["--update-baseline"] if option == "--baseline" else []
-    assert main([*VERIFY, option, "data.csv", *more]) == 2
+    assert main([*VERIFY, option, "data.txt", *more]) == 2
     kind = {"--html": "an html"}.get(option, f"a {option[2:]}")
-    said = f"data.csv: exists already and is not {kind} file of wdport; give another name with {option}, or --force"
+    said = f"data.txt: exists already and is not {kind} file of wdport; give another name with {option}, or --force"
     assert said in capsys.readouterr().err
 
 
 def test_the_files_of_a_layer(folder: Path, cli: Cli) -> None:
-    shown = cli(*VERIFY, "--repro", "data.csv", code=2)
-    assert "data.csv: is not a directory; give another name with --repro" in shown.err
+    shown = cli(*VERIFY, "--repro", "data.txt", code=2)
+    assert "data.txt: is not a directory; give another name with --repro" in shown.err
     Path("sub").mkdir()
     shutil.copy("run.npz", "sub/layer.npz")
     shown = cli(*VERIFY, "--repro", "sub", code=2)
