@@ -46,7 +46,8 @@ def use_jax() -> None:
 
 
 _OPTIONAL = ("matplotlib", "sklearn")
-"""What Keras imports, where it is installed, for plots of images and for its wrappers: 1.5 of 2.9 s (measured)."""
+"""What Keras imports, where it is installed, for plots of images and for its wrappers: its import takes 4.0 s with
+them and 2.3 s without (measured)."""
 
 
 def import_less() -> None:
